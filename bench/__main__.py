@@ -25,7 +25,8 @@ Row = report.Row
 def main() -> int:
     """Run the selected measurements and print the tables."""
     options = _arguments()
-    _install_peers()
+    if PEER_SIDES & set(options.only):
+        _install_peers()
     desired = settings()
     rows = _floor(options.hosts, options.repeat, desired) if "floor" in options.only else []
     for name in options.only:
@@ -67,17 +68,18 @@ def _sides(ground: Fleet, desired: list[Setting]) -> dict[str, Side]:
 
 def _go(ground: Fleet, side: Side, watch: bool = False) -> Timing:
     report.progress(f"{side.name}, {len(ground.hosts)} hosts")
-    return run(side.argv, ground.folder, side.environment, watch)
+    return ground.timed(side.argv, ground.folder, side.environment, watch)
 
 
 NAMES = {"pyinfra": "pyinfra", "mitogen": "mitogen", "tuned": "Ansible, tuned", "defaults": "Ansible, defaults"}
+PEER_SIDES = frozenset(NAMES)
 SLOW = ("mitogen", "tuned", "defaults")
 
 
 def _side(name: str, options: argparse.Namespace, desired: list[Setting]) -> list[Row]:
     """First runs on fresh hosts, then runs with nothing to change; for gpuctl also drift and memory."""
     full = NAMES.get(name, "gpuctl tune-nodes")
-    firsts, agains, rows = [], [], []
+    firsts, agains, rows, over_ssh = [], [], [], []
     first, repeat = (options.slow_runs, options.slow_runs) if name in SLOW else (options.first, options.repeat)
     for number in range(first):
         with fleet(options.hosts) as ground:
@@ -89,7 +91,19 @@ def _side(name: str, options: argparse.Namespace, desired: list[Setting]) -> lis
                 agains = [_go(ground, side) for _ in range(repeat)]
                 rows = _ours(ground, options, desired) if name == "gpuctl" else []
                 ground.check_untouched()
+        if name == "gpuctl":
+            over_ssh.append(_first_run(options.hosts, "gpuctl tune-nodes --via ssh", desired))
+    if over_ssh:
+        rows.append(Row("gpuctl tune-nodes --via ssh, first run", over_ssh))
     return [Row(f"{full}, first run", firsts), Row(f"{full}, nothing to change", agains), *rows]
+
+
+def _first_run(count: int, name: str, desired: list[Setting]) -> Timing:
+    """A first run on fresh hosts, checked."""
+    with fleet(count) as ground:
+        timing = _go(ground, _sides(ground, desired)[name])
+        ground.check(desired)
+        return timing
 
 
 def _ours(ground: Fleet, options: argparse.Namespace, desired: list[Setting]) -> list[Row]:
@@ -120,7 +134,7 @@ def _floor_rows(ground: Fleet, repeat: int, desired: list[Setting]) -> Iterator[
     for name, command, program, options in variants:
         argv = [sys.executable, "-m", "bench.floor", str(ground.inventory), command, *options]
         root = Path(__file__).parents[1]
-        timings = [run(argv, root, {}, stdin=program) for _ in range(repeat + bool(options))]
+        timings = [ground.timed(argv, root, {}, stdin=program) for _ in range(repeat + bool(options))]
         yield Row(name, timings[bool(options) :])  # without the run that opens the connections
 
 

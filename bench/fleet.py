@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.measure import Timing, run
 from bench.settings import Setting
 from tests.rig import Rig
 from tests.rig.host import TestHost
@@ -25,6 +26,18 @@ class Fleet:
     hosts: list[TestHost]
     inventory: Path
     folder: Path
+
+    def timed(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = ""
+    ) -> Timing:
+        """Run a command until it ends, and measure its processes and those of the hosts."""
+        before = self._processor_seconds()
+        timing = run(argv, cwd, environment, watch, stdin)
+        return replace(timing, hosts_cpu=self._processor_seconds() - before)
+
+    def _processor_seconds(self) -> float:
+        """Seconds that all processes of all hosts have used, systemd and sshd among them."""
+        return sum(host.processor_seconds() for host in self.hosts)
 
     def check(self, settings: list[Setting]) -> None:
         """Raise `NotDone` unless every host has every desired value; read without any side."""

@@ -14,12 +14,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Timing:
-    """Wall and processor seconds, and the peak PSS in MiB (0 if not watched)."""
+    """Wall and processor seconds, and the peak PSS in MiB (0 if not watched).
+
+    `cpu`: of the command and its local processes. `hosts_cpu`: of all processes of the hosts, if they were watched.
+    """
 
     wall: float
     cpu: float
     pss: float
     output: str
+    hosts_cpu: float | None = None
 
 
 def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = "") -> Timing:

@@ -30,13 +30,16 @@ class Side:
 
 
 def sides(folder: Path, inventory: Path, settings: list[Setting], hosts: Mapping[str, str], forks: int) -> list[Side]:
-    """Write the files of all sides to a folder, and return their commands."""
+    """Write the files of all sides to a folder, and return their commands; without peers that are not installed."""
     folders = {f"GPUCTL_{name}_DIR": str(folder / name.lower()) for name in ("STATE", "CACHE", "CONFIG")}
     at = ["--inventory", str(inventory), "--profile", str(PROFILE)]
     result = [
         Side("gpuctl tune-nodes", [GPUCTL, "tune-nodes", *at], folders),
+        Side("gpuctl tune-nodes --via ssh", [GPUCTL, "tune-nodes", "--via", "ssh", *at], folders),
         Side("gpuctl drift", [GPUCTL, "drift", *at], folders, writes=False),
     ]
+    if not PEERS.exists():
+        return result
     for name, text, strategy in _configurations(folder, forks):
         (folder / f"{name}.cfg").write_text(text)
         (folder / f"{name}.yml").write_text(peers.playbook(settings, strategy))

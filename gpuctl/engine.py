@@ -28,10 +28,16 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles, typed_json, visit_failures
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.memory_guard import TooMuchMemoryError, bounded_memory
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import (
+        CHANGE,
+        any_python,
+        python_arguments,
+        script,
+    )
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
 __all__ = [
+    "CHANGE",
     "INCOMPLETE_HINT",
     "INCOMPLETE_RECORD",
     "MISSING",
@@ -55,6 +61,7 @@ __all__ = [
     "needs_reboot",
     "printable",
     "profiles",
+    "python_arguments",
     "report_progress",
     "script",
     "typed_json",
@@ -78,7 +85,7 @@ MODULES = {
 HOMES = {
     **dict.fromkeys(("MpirunRequest", "full_command", "gpus_per_process"), "module_utils.launch.mpirun_command"),
     **dict.fromkeys(("PIPE", "report_progress"), "module_utils.progress"),
-    **dict.fromkeys(("any_python", "script"), "plugin_utils.payload"),
+    **dict.fromkeys(("CHANGE", "any_python", "python_arguments", "script"), "plugin_utils.payload"),
     **dict.fromkeys(("TooMuchMemoryError", "bounded_memory"), "plugin_utils.memory_guard"),
     "printable": "plugin_utils.printable",
     **dict.fromkeys(("failures", "needs_reboot"), "module_utils.gpuhost.verdict"),

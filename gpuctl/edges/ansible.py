@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.paths import collection_dir
+from gpuctl.engine import answers
 
 GRACE_SECONDS = 10
 RUN = "run"  # the name of our only run in ansible-runner's folder
@@ -38,7 +39,8 @@ class Play:
     """A playbook of the collection with its hosts and inputs.
 
     `files`: name -> text, written to the private folder; `file_of`: host -> name of the file that `host_profile_name`
-    becomes. `limit`: seconds for one task on one host; 0 for none.
+    becomes. `limit`: seconds for one task on one host; 0 for none. `skip_tags`: tags of tasks to leave out, as Ansible
+    starts a process for each task and host, even for a task that it then skips.
     """
 
     playbook: str
@@ -50,6 +52,7 @@ class Play:
     forks: int
     limit: int = 0
     check: bool = False
+    skip_tags: Sequence[str] = ()
 
     @classmethod
     def on_this_machine(cls, playbook: str, variables: Mapping[str, Any], limit: int = 0, check: bool = False) -> Play:
@@ -107,7 +110,7 @@ def _environment(play: Play) -> dict[str, str]:
     settings["LOCAL_TEMP"] = tempfile.gettempdir()
     # ansible-runner disables host key checking by default.
     settings["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
-    return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in settings.items()}}
+    return {"PATH": path, answers.AS_TEXT: "1", **{f"ANSIBLE_{name}": value for name, value in settings.items()}}
 
 
 def _keep_environment_off_disk(folder: Path) -> None:
@@ -133,6 +136,7 @@ def _flags(play: Play, folder: Path) -> list[str]:
         f"--limit=@{folder / 'hosts'}",
         f"--forks={play.forks}",
     ]
+    flags += [f"--skip-tags={','.join(play.skip_tags)}"] if play.skip_tags else []
     return [*flags, "--check", "--diff"] if play.check else flags
 
 
@@ -164,7 +168,7 @@ class _Events:
     def handle(self, event: Mapping[str, Any]) -> bool:
         self._playbook = event.get("pid", self._playbook)
         data = event.get("event_data", {})
-        host, result = data.get("host"), data.get("res", {})
+        host, result = data.get("host"), answers.unpacked(data.get("res", {}))
         kind = event.get("event")
         if host and kind == "runner_on_unreachable":
             self._report(HostResult(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))

@@ -22,12 +22,29 @@ POLL_S = 0.02  # for systems that cannot report the end of a process (macOS)
 
 @dataclass(frozen=True)
 class Done:
-    """Output and exit status of a program. `code`: None if it exceeded its time, or printed too much (`excess`)."""
+    """Output and exit status of a program. `code`: None if it exceeded its time, or printed too much (`excess`).
+
+    `first`: bytes of `out` before the second turn; 0 if it had none. `limit`: seconds of the last turn.
+    """
 
     code: int | None
     out: bytes
     err: str
     excess: bool = False
+    first: int = 0
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class SecondTurn:
+    """More input for a program, after it has answered to the first.
+
+    `answered`: True once its output holds the whole answer. `then`: receives that output, and returns the other input
+    and the seconds for it; None ends the input. It may take as long as it needs; the program's time stands still.
+    """
+
+    answered: Callable[[bytearray], bool]
+    then: Callable[[bytes], tuple[bytes, float] | None]
 
 
 class Processes:
@@ -46,20 +63,20 @@ class Processes:
         self._descendants = descendants
         self._own_session = own_session
 
-    def run(
+    def run(  # noqa: PLR0913, PLR0917 - as subprocess.run
         self,
         argv: Sequence[str],
         stdin: bytes | Callable[[], bytes],
         limit: float,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
+        second: SecondTurn | None = None,
     ) -> Done:
         """Run a program to its end; OSError if it cannot be started.
 
         `stdin`: its input, or a function that returns the input and is called once the program runs. `limit`: seconds.
-        `environment`: all its variables, `folder`: where it
-        works; None for those of this process. A program that prints more than the size limit
-        on either stream is killed.
+        `environment`: all its variables, `folder`: where it works; None for those of this process. A program that
+        prints more than the size limit on either stream is killed. `second`: if it is to get more input later.
         """
         with self._lock:
             if self._stopped:
@@ -78,7 +95,7 @@ class Processes:
         exchange = _Exchange(process, self._most)
         try:
             with contextlib.closing(exchange):
-                exchange.run(stdin() if callable(stdin) else stdin, limit)
+                exchange.run(stdin() if callable(stdin) else stdin, limit, second)
         finally:
             if not exchange.finished:
                 self._signal(process, signal.SIGKILL)
@@ -86,7 +103,8 @@ class Processes:
             with self._lock:
                 self._running.discard(process)
         err = bytes(exchange.err).decode(errors="replace")
-        return Done(process.returncode if exchange.finished else None, bytes(exchange.out), err, exchange.excess)
+        code = process.returncode if exchange.finished else None
+        return Done(code, bytes(exchange.out), err, exchange.excess, exchange.first, exchange.limit)
 
     def stop(self) -> None:
         """Stop all programs, and refuse to start more."""
@@ -118,6 +136,8 @@ class _Exchange:
         assert stderr is not None  # noqa: S101
         self.out, self.err = bytearray(), bytearray()
         self.finished = self.excess = False
+        self.first, self.limit = 0, 0.0
+        self._second: SecondTurn | None = None
         self._process, self._most, self._unsent = process, most, memoryview(b"")
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
         self._selector = selectors.DefaultSelector()
@@ -140,9 +160,9 @@ class _Exchange:
             with contextlib.suppress(OSError):  # unsent input that nobody reads any more
                 pipe.close()
 
-    def run(self, feed: bytes, limit: float) -> None:
+    def run(self, feed: bytes, limit: float, second: SecondTurn | None = None) -> None:
         """Exchange data until the process ends, exceeds its time or prints too much."""
-        self._unsent = memoryview(feed)
+        self._unsent, self._second, self.limit = memoryview(feed), second, limit
         deadline = time.monotonic() + limit
         while not self.excess and not self.finished:
             left = deadline - time.monotonic()
@@ -150,25 +170,43 @@ class _Exchange:
                 return
             for key, _ in self._selector.select(left if self._pidfd is not None else min(left, POLL_S)):
                 key.data()
+            if self._second is not None and self._second.answered(self.out):
+                deadline = self._take_second_turn(self._second) or deadline
             self.finished = not self._is_open(self._stdout) and self._process.poll() is not None
         while not self.excess and self._receive(self._stderr, self.err):
             pass  # output from just before the end
+
+    def _take_second_turn(self, turn: SecondTurn) -> float | None:
+        """Send the other input, or end the input. Return the new deadline; None if there is no second turn."""
+        more = turn.then(bytes(self.out))
+        self._second = None
+        if self._process.poll() is None and not self._stdin.closed:
+            self._unsent = memoryview(more[0] if more else b"")
+            if not self._is_open(self._stdin):
+                self._selector.register(self._stdin, selectors.EVENT_WRITE, self._send)
+            if more:
+                self.first, self.limit = len(self.out), more[1]
+        return time.monotonic() + more[1] if more else None
 
     def _is_open(self, stream: IO[bytes]) -> bool:
         return stream in {key.fileobj for key in self._selector.get_map().values()}
 
     def _send(self) -> None:
-        """Send the next part; close standard input after the last byte, or if nobody reads it any more."""
+        """Send the next part; close standard input after the last byte, or if nobody reads it any more.
+
+        Before a second turn it stays open.
+        """
         try:
             if self._unsent:
                 self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:CHUNK]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[:0]
+            self._unsent, self._second = self._unsent[:0], None
         if not self._unsent:
             self._selector.unregister(self._stdin)
-            self._stdin.close()
+            if self._second is None:
+                self._stdin.close()
 
     def _receive(self, stream: IO[bytes], collected: bytearray) -> bool:
         """Read the next part; False if there was none."""

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gpuctl.edges.processes import Done, Processes
-from gpuctl.engine import any_python, visit_failures
+from gpuctl.edges.processes import Done, Processes, SecondTurn
+from gpuctl.engine import any_python, python_arguments, visit_failures
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"
@@ -49,20 +49,34 @@ def run_python(processes: Processes, login: Login, program: Callable[[], bytes],
 
     `program` is called once ssh runs, so that the text is built while the connection opens.
     """
+    _, output = run_in_turns(processes, login, program, limit, None)
+    return output
+
+
+def run_in_turns(
+    processes: Processes, login: Login, program: Callable[[], bytes], limit: float, second: SecondTurn | None
+) -> tuple[bool, bytes | Failure]:
+    """Like `run_python`, with more input for a program that stays (see payload.py) and its output after that.
+
+    Also returns whether the second input was sent.
+    """
     try:
-        done = processes.run(command(login), program, limit)
+        done = processes.run(command(login, stays=second is not None), program, limit, second=second)
     except OSError as error:
-        return Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
-    return done.out if done.code == 0 else explain(login, done, limit)
+        return False, Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
+    return bool(done.first), done.out[done.first :] if done.code == 0 else explain(login, done, done.limit)
 
 
-def command(login: Login) -> Sequence[str]:
-    """The argument list that runs a program from standard input on a host's Python."""
+def command(login: Login, *, stays: bool = False) -> Sequence[str]:
+    """The argument list that runs a program from standard input on a host's Python; `stays`: as in payload.py."""
     sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
+    arguments = python_arguments(stays=stays)
     if login.local:
-        return [*sudo, *(shlex.split(login.python) or [sys.executable]), "-IS", "-"]
+        return [*sudo, *(shlex.split(login.python) or [sys.executable]), *arguments]
     start = (
-        shlex.join([*sudo, *shlex.split(login.python), "-IS", "-"]) if login.python else any_python(shlex.join(sudo))
+        shlex.join([*sudo, *shlex.split(login.python), *arguments])
+        if login.python
+        else any_python(shlex.join(sudo), stays=stays)
     )
     options = [
         "-o",

@@ -12,12 +12,14 @@ from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, ssh
 from gpuctl.engine import answers, needs_reboot, printable, visit_failures
-from gpuctl.hosts.fan_out import OnResult, answered, run_on_all
+from gpuctl.hosts.fan_out import OnResult, OpenVisits, answered, run_on_all
 from gpuctl.hosts.judge import exit_code
 from gpuctl.hosts.model import HostResult, RunOptions, Target
 
 # A change may take longer than a question: packages, swap read back from disk, a new boot configuration.
 CHANGE_FACTOR = 10
+# The role's check of its variables, which are gpuctl's own here ("always"), and its reboot.
+REBOOT_TAGS = ("always", "host_profile_reboot")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Job:
     """Work to do on each host: the engine's request for ssh, and the playbook that does the same through Ansible.
 
     `profiles`: host -> its compiled profile, for jobs about profiles. `reboot`: reboot hosts whose settings need it.
+    `skip_tags`: of tasks of the playbook that changes without a reboot do not need.
     """
 
     request: Mapping[str, Any]
@@ -34,6 +37,7 @@ class Job:
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reboot: bool = False
     strict: bool = False
+    skip_tags: Sequence[str] = ()
 
     def request_of(self, host: Target) -> dict[str, Any]:
         profile = {"profile": self.profiles[host.name]} if self.profiles else {}
@@ -58,7 +62,7 @@ def tune(
         "host_profile_reboot": False,  # overrides the inventory: reboots are a separate job, host by host
         "host_profile_hosts": "all",
     }
-    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict)
+    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict, REBOOT_TAGS)
 
 
 def rollback(
@@ -80,6 +84,14 @@ def capture(host: Target, date: str, timeout_s: float = 120) -> tuple[HostResult
     return result, profiles.captured(result.knobs, host.name, date) if result.answer else ""
 
 
+class Change(Protocol):
+    """Changes the hosts of a batch; returns their results in its order."""
+
+    def __call__(
+        self, source: Path, batch: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult, /
+    ) -> list[HostResult]: ...
+
+
 class Listener(Protocol):
     """Receives the progress of a run."""
 
@@ -92,16 +104,44 @@ class Listener(Protocol):
 
 def run(source: Path, hosts: Sequence[Target], job: Job, options: RunOptions, listener: Listener) -> list[HostResult]:
     """Ask every host, then change those that differ; return the results in the order of the hosts."""
-    on_result = listener.on_result
     direct = [h for h in hosts if options.via != "ansible" and not h.needs_ansible]
+    if not _stays_connected(direct, job, options):
+        results = {result.host: result for result in _ask(direct, job, options, listener.on_result)}
+        change = _over_ssh if options.via == "ssh" else _through_ansible
+        return _changed(source, hosts, job, options, listener, results, change)
+    with OpenVisits(direct, replace(job, check=True).request_of, options.timeout) as visits:
+        results = {result.host: result for result in visits.compare(listener.on_result)}
+
+        def change_open(_source: Path, batch: Sequence[Target], *_: Any) -> list[HostResult]:
+            return visits.change(batch, options.timeout * CHANGE_FACTOR, listener.on_result)
+
+        return _changed(source, hosts, job, options, listener, results, change_open)
+
+
+def _stays_connected(direct: Sequence[Target], job: Job, options: RunOptions) -> bool:
+    """True if hosts are changed over the connections that compare them: all at once, and within the limit of forks."""
+    at_once = len(list(batches(direct, options.batch))) == 1
+    return options.via == "ssh" and not job.check and at_once and len(direct) <= options.forks
+
+
+def _changed(  # noqa: PLR0913, PLR0917 - the second half of `run`
+    source: Path,
+    hosts: Sequence[Target],
+    job: Job,
+    options: RunOptions,
+    listener: Listener,
+    results: dict[str, HostResult],
+    change: Change,
+) -> list[HostResult]:
+    """Change the hosts that differ, and those that only Ansible reaches. `results`: of the hosts that were asked."""
+    asked, on_result = set(results), listener.on_result
     beyond = [h for h in hosts if options.via == "ssh" and h.needs_ansible]
-    results = {result.host: result for result in _ask(direct, job, options, on_result)}
     for host in beyond:
         wrong = f"only Ansible can reach it: {host.needs_ansible}"
         results[host.name] = HostResult(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
         on_result(results[host.name])
-    due = [h for h in hosts if (h not in direct and h not in beyond) or (results[h.name].differs and not job.check)]
-    for result in _change_in_batches(source, due, job, options, listener):
+    due = [h for h in hosts if h.name not in results or (h.name in asked and results[h.name].differs and not job.check)]
+    for result in _change_in_batches(source, due, job, options, listener, change):
         results[result.host] = result
     waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(results[h.name].knobs)]
     for result in _reboot_in_turn(source, waiting, job, options, _merge_changes(results, on_result)):
@@ -121,8 +161,8 @@ def _ask(direct: Sequence[Target], job: Job, options: RunOptions, on_result: OnR
     return run_on_all(direct, request_of, forks=options.forks, timeout_s=options.timeout, on_result=on_result)
 
 
-def _change_in_batches(
-    source: Path, due: Sequence[Target], job: Job, options: RunOptions, listener: Listener
+def _change_in_batches(  # noqa: PLR0913, PLR0917 - as `_changed`
+    source: Path, due: Sequence[Target], job: Job, options: RunOptions, listener: Listener, change: Change
 ) -> Iterator[HostResult]:
     """Change batch after batch; when too many hosts of one have failed, the others are not started."""
     stopped = ""
@@ -132,7 +172,6 @@ def _change_in_batches(
             yield from (HostResult(host.name, wrong=stopped, hint=hint) for host in batch)
             continue
         listener.on_change([] if job.check else [host.name for host in batch])
-        change = _over_ssh if options.via == "ssh" else _through_ansible
         results = change(source, batch, job, options, listener.on_result)
         yield from (_with_unknown_outcome(result) for result in results)
         failed = sum(exit_code([result], job.strict) != 0 for result in results)
@@ -154,7 +193,7 @@ def _reboot_in_turn(
 ) -> Iterator[HostResult]:
     """Reboot host by host; stop at one that does not come back, as the others may fail for the same reason."""
     lost = ""
-    with_reboot = replace(job, variables={**job.variables, "host_profile_reboot": True})
+    with_reboot = replace(job, skip_tags=(), variables={**job.variables, "host_profile_reboot": True})
     for host in waiting:
         if lost:
             wrong = f"not rebooted, because {lost} did not come back"
@@ -188,7 +227,18 @@ def _through_ansible(
     file_of = {text: f"{number}.compiled.json" for number, text in enumerate(dict.fromkeys(texts.values()))}
     files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
     timeout_s = int(options.timeout * CHANGE_FACTOR)
-    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, options.forks, timeout_s, job.check)
+    play = ansible.Play(
+        job.playbook,
+        source,
+        names,
+        job.variables,
+        files,
+        by_host,
+        options.forks,
+        timeout_s,
+        job.check,
+        job.skip_tags,
+    )
     with ctrl_c() as interrupted:
         error = ansible.run(play, collect, interrupted)
     if interrupted():

@@ -45,8 +45,9 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
         try:
             if self._task.delegate_to or not self._is_pipelining_enabled("new", wrap_async=bool(self._task.async_val)):
                 outcome: dict[str, Any] = self._execute_module(module_args=request, task_vars=task_vars)
-                return outcome
-            return self._stream(request, task_vars or {})
+            else:
+                outcome = self._stream(request, task_vars or {})
+            return answers.packed(outcome) if answers.AS_TEXT in os.environ else outcome
         except BaseException:
             _end_children()
             raise

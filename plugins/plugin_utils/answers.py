@@ -5,6 +5,7 @@ Hosts are not trusted: a host with a bad answer fails alone, with the reason.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays impo
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import typed_json
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
+# Environment variable of gpuctl's own runs, which get a result as one text: Ansible copies each value of a result
+# several times, and that takes longer than all else it does.
+AS_TEXT = "GPUCTL_RESULTS_AS_TEXT"
+TEXT = "gpuctl_result"
+USED_BY_PLAYBOOKS = ("changed", "failed", "msg", "reboot_required", "busy")
 NO_ANSWER = "it ran our program and gave no answer"
 TYPES: Mapping[str, type] = {
     "tune": answer_types.Visit,
@@ -66,6 +72,23 @@ def checked(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
     except typed_json.Misfit as error:
         raise BadAnswer(f"its answer makes no sense: {error}") from error
     return cleaned
+
+
+def packed(result: dict[str, Any]) -> dict[str, Any]:
+    """A task's result of the engine with its values as one text, besides those that playbooks of ours use."""
+    if "knobs" not in result:
+        return result
+    kept = {name: result[name] for name in USED_BY_PLAYBOOKS if name in result}
+    return {**kept, TEXT: json.dumps({name: value for name, value in result.items() if name != "diff"})}
+
+
+def unpacked(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result whose values `packed` has made a text; any other result as it is."""
+    try:
+        values = typed_json.parse(result[TEXT])
+    except (KeyError, TypeError, ValueError):
+        return result
+    return values if isinstance(values, dict) else result
 
 
 def _facts(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,9 +20,13 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
 _ANY_PYTHON = (
     "o=; for p in python3 /usr/libexec/platform-python python3.14 python3.13 python3.12 python3.11 python3.10 "
     "python3.9; do q=$(command -v $p) || continue; "
-    "case $(readlink -f $q) in *3.[0-8]) o=${{o:-$q}}; continue;; esac; exec {sudo}$q -IS -; done; "
-    'test -n "$o" && exec {sudo}$o -IS -; echo gpuctl-no-python >&2; exit 127'
+    "case $(readlink -f $q) in *3.[0-8]) o=${{o:-$q}}; continue;; esac; exec {sudo}$q {arguments}; done; "
+    'test -n "$o" && exec {sudo}$o {arguments}; echo gpuctl-no-python >&2; exit 127'
 )
+# Python reads a program from standard input until its end. A program that has more input comes after its length.
+_TO_THE_END = ("-IS", "-")
+_BY_LENGTH = ("-IS", "-c", "import sys; i=sys.stdin.buffer; exec(i.read(int(i.readline())))")
+CHANGE = b"change\n"  # the input that lets a visit in check mode go on to change what it found
 
 # Must run on any Python 3, to report one that is too old: no syntax newer than 3.4.
 _STARTER = """\
@@ -63,20 +67,39 @@ class Carried:
         exec(compile(code, name, "exec") if isinstance(code, str) else code, module.__dict__)
 sys.meta_path.insert(0, Carried())
 from gpuhost.api import visit
-say(visit(json.loads(unpacked("{request}"))))
+request = json.loads(unpacked("{request}"))
+say(visit(request))
+"""
+_MAY_CHANGE = f"""\
+if sys.stdin.buffer.readline() == {CHANGE!r}:
+    say(visit(dict(request, check=False)))
 """
 
 
-def any_python(sudo: str = "") -> str:
+def python_arguments(*, stays: bool = False) -> tuple[str, ...]:
+    """Arguments with which Python runs a program from standard input; `stays`: as in `script`."""
+    return _BY_LENGTH if stays else _TO_THE_END
+
+
+def any_python(sudo: str = "", *, stays: bool = False) -> str:
     """A shell command that runs a program from standard input in the host's Python 3, whichever it has."""
-    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=f"{sudo} " if sudo else ""))
+    arguments = shlex.join(python_arguments(stays=stays))
+    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=f"{sudo} " if sudo else "", arguments=arguments))
 
 
-def script(request: str, token: str) -> bytes:
-    """The program for one visit with a request in JSON. The answer is the output line that starts with the token."""
+def script(request: str, token: str, *, stays: bool = False) -> bytes:
+    """The program for one visit with a request in JSON. The answer is the output line that starts with the token.
+
+    `stays`: the request is in check mode; after its answer the program waits, changes the host if it gets `CHANGE`, and
+    answers again. At the end of its input it ends.
+    """
     sources, compiled = packed_engine()
     packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
-    return _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed).encode()
+    text = _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed)
+    if not stays:
+        return text.encode()
+    program = (text + _MAY_CHANGE).encode()
+    return b"%d\n%s" % (len(program), program)
 
 
 def _packed(data: bytes) -> str:

@@ -165,6 +165,20 @@ def test_a_run_ended_while_hosts_are_asked_changes_nothing(gpuctl: Gpuctl, rig: 
     assert gpuctl.private_folders() == []
 
 
+def test_a_connection_that_ends_before_the_change_is_opened_again(gpuctl: Gpuctl, rig: Rig, hosts: Hosts) -> None:
+    quick, slow = hosts(2, machine="generic")
+    frozen = rig.plot.cgroup / slow.name / "host/cgroup.freeze"
+    frozen.write_text("1")
+    running = gpuctl.start("tune-nodes", "-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", "ssh")
+    _until_line(running, f"{quick.name}: differs")
+    assert quick.tree.writes() == []
+    quick.run("pkill", "-f", "sshd: root@notty")
+    frozen.write_text("0")
+    running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert [host.read(SWAPPINESS) for host in (quick, slow)] == ["1\n", "1\n"]
+
+
 def test_secrets_stay_out_of_the_private_folder(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
     host.tree.hang(SWAPPINESS)
     words = ("tune-nodes", "-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", "ansible")

@@ -123,6 +123,13 @@ def test_a_fleet_in_order_costs_one_login_a_host_and_no_ansible(gpuctl: Gpuctl, 
     assert moved.read("/proc/sys/vm/swappiness") == "1\n"
     assert [_logins(steady) - known[0], _logins(moved) - known[1]] == [1, 2]
 
+    # Over ssh alone, the login that compares a host changes it, too.
+    moved.tree.set("/proc/sys/vm/swappiness", "60\n")
+    known = [_logins(host) for host in pair]
+    assert gpuctl("tune-nodes", *words, "--via", "ssh").code == 0
+    assert moved.read("/proc/sys/vm/swappiness") == "1\n"
+    assert [_logins(steady) - known[0], _logins(moved) - known[1]] == [1, 1]
+
 
 def test_help_imports_nothing_of_the_outside(gpuctl: Gpuctl) -> None:
     said = gpuctl("--help", PYTHONPROFILEIMPORTTIME="1")

@@ -67,6 +67,11 @@ class TestHost:
                     return int(pid)
         raise ProcessLookupError(f"{self.name} does not run")
 
+    def processor_seconds(self) -> float:
+        """Seconds that its processes have used; without those that `run` starts, which belong to this machine."""
+        text = (self.plot.cgroup / self.name / "host/cpu.stat").read_text()
+        return next(int(line.split()[1]) / 1e6 for line in text.splitlines() if line.startswith("usage_usec "))
+
     def run(self, *argv: str, input: str | None = None, check: bool = True) -> Done:  # noqa: A002 as in subprocess
         """Run a program in it as root, without ssh."""
         environment = ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8"]

@@ -12,9 +12,10 @@ from . import record as records
 from . import undo
 from .converge import Run, converge
 from .facts import machine
+from .facts.machine import Machine
 from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
-from .lock import Locked, lock
+from .lock import Locked, last_run, lock
 from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, Reading
 from .overlays import select
 from .record import Owned, Record
@@ -137,7 +138,7 @@ def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
 def _visit(
     snapshot: HostSnapshot, request: Mapping[str, Any], run: Run, read: Callable[[HostSnapshot], list[Reading]]
 ) -> dict[str, Any]:
-    """Plan; unless in check mode, lock, plan again under the lock, apply, and read back."""
+    """Plan; unless in check mode, lock, plan again if another run may have come between, apply, and read back."""
     host = snapshot.host
 
     def plan(snapshot: HostSnapshot) -> tuple[list[Reading], list[str]]:
@@ -154,19 +155,20 @@ def _visit(
         return {**answer, "read_only": read_only, "knobs": [as_dict(r, host) for r in before]}
     if read_only:
         raise InvalidRequest(READ_ONLY, "gpuctl changes nothing that it cannot record: make the disk writable")
-    with lock(host, run.by):
-        snapshot = _snapshot(host, run.to)
-        before, busy = plan(snapshot)
-        name, errors, unrecorded = converge(host, run, before)
-        readings = read(_snapshot(host, run.to))
+    with lock(host, run.by) as earlier:
+        if earlier is None or earlier != snapshot.last_run:  # another run may have changed what we have read
+            snapshot = _snapshot(host, run.to, snapshot.machine)
+            before, busy = plan(snapshot)
+        name, errors, unrecorded, changed = converge(host, run, before)
+        readings = read(_snapshot(changed, run.to, snapshot.machine))
         more = [] if unrecorded else [r for r in readings if _comes_to_light(r, before)]
         if more:
             try:
-                _, more_errors, unrecorded = converge(host, run, more)
+                _, more_errors, unrecorded, changed = converge(host, run, more)
             except OSError as error:  # not recorded, so not changed
                 more_errors = {step.setting: str(error) for r in more for step in r.steps}
             errors.update(more_errors)
-            readings = read(_snapshot(host, run.to))
+            readings = read(_snapshot(changed, run.to, snapshot.machine))
         after = {r.knob: r for r in readings}
     results = [_result(r, after.get(r.knob), errors) for r in before]
     rows = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
@@ -201,15 +203,18 @@ def _of(names: tuple[str, ...], errors: Mapping[str, str]) -> set[str]:
     return {errors[name] for name in names if name in errors}
 
 
-def _snapshot(host: Host, since: str = "") -> HostSnapshot:
+def _snapshot(host: Host, since: str = "", facts: Machine | None = None) -> HostSnapshot:
+    """What a plan reads. `facts`: of the machine, if they are known already; a run does not change them."""
+    ended = last_run(host)  # before anything else is read
     history = records.load(host)
     boot_id = host.value("/proc/sys/kernel/random/boot_id") or ""
     return HostSnapshot(
         host,
-        machine.read(host),
+        facts or machine.read(host),
         records.owned(history, since),
         records.refused(history, boot_id),
         records.reverted_restarts(history, boot_id),
+        ended,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
-from .resources import file_of, line, make, phase, refresh_after
+from .remembered import Remembered
+from .resources import file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -23,6 +24,7 @@ from .undo import UNREADABLE, undo_error
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
+BOOT_STATES = "boot states of units"
 RELOADING = ("enabled", "disabled", "masked")
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
 
@@ -40,11 +42,15 @@ class Run(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Name of the record, errors by setting, and why the record could not be completed ("" if it was)."""
+    """Name of the record, errors by setting, and why the record could not be completed ("" if it was).
+
+    `changed`: the host as the record has it, with the files that were read back.
+    """
 
     record: str
     errors: dict[str, str]
-    unrecorded: str = ""
+    unrecorded: str
+    changed: Host
 
 
 def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
@@ -67,16 +73,15 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
     if run.action != "undo":
         errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
+    changed = Remembered(host)
     back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
-    errors.update({step.setting: wrong for step in back if (wrong := undo_error(host, step))})
+    errors.update({step.setting: wrong for step in back if (wrong := undo_error(changed, step))})
     try:
-        records.save(
-            host, record._replace(done=True, entries=tuple(_finished(host, e, errors) for e in record.entries))
-        )
+        records.save(host, record._replace(done=True, entries=_finished(changed, record.entries, errors)))
         records.prune(host)
     except OSError as error:  # the disk has become full: undo can work with the incomplete record
-        return Outcome(record.name, errors, error.strerror or str(error))
-    return Outcome(record.name, errors)
+        return Outcome(record.name, errors, error.strerror or str(error), changed)
+    return Outcome(record.name, errors, "", changed)
 
 
 def _with_folders(host: Host, steps: Sequence[Named]) -> list[Named]:
@@ -157,14 +162,19 @@ def _was_held(host: Host, step: Step, errors: dict[str, str]) -> bool:
 
 
 def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
-    """Apply the steps in order, all lines of one file together; a failure does not stop the others."""
+    """Apply the steps in order; a failure does not stop the others.
+
+    All lines of one file, and the boot states of units, are changed together.
+    """
     errors = {}
-    for path, group in groupby(steps, key=_own_file):
+    for place, group in groupby(steps, key=_changed_together):
         together = list(group)
-        for some in [together] if path else [[step] for step in together]:
+        for some in [together] if place else [[step] for step in together]:
             try:
-                if path:
-                    line.write_lines(host, path, {s.setting.partition(f"{path}:")[2]: s.after for s in some})
+                if place == BOOT_STATES:
+                    errors.update(_write_boot_states(host, some))
+                elif place:
+                    line.write_lines(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in some})
                 else:
                     make(some[0].setting).write(host, some[0].after)
             except Unsupported as reason:
@@ -174,6 +184,17 @@ def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
             except (RuntimeError, ValueError, Unreadable) as error:
                 errors.update({step.setting: str(error) for step in some})
     return errors
+
+
+def _changed_together(step: Step) -> str:
+    """A name for the place that steps change in one go; empty for a step of its own."""
+    return BOOT_STATES if _reloads(step) else _own_file(step)
+
+
+def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    by_unit = {step.setting.partition(":")[2].rpartition(":")[0]: step for step in steps}
+    wrong = unit.write_boot_states(host, {name: (step.before, step.after) for name, step in by_unit.items()})
+    return {by_unit[name].setting: text for name, text in wrong.items()}
 
 
 def _own_file(step: Step) -> str:
@@ -217,10 +238,24 @@ def _take_back(host: Host, steps: Sequence[Named], wrong: str) -> dict[str, str]
     return {step.setting: f"reverted: {wrong}; {still.get(step.setting, '')}".rstrip("; ") for _, step in steps}
 
 
-def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
-    """The entry with the value that the host has now, which may be less than requested."""
+def _finished(host: Host, entries: Sequence[Entry], errors: dict[str, str]) -> tuple[Entry, ...]:
+    """The entries with the values that the host has now, which may be less than requested."""
+    units = _units(host, [entry.setting for entry in entries])
+    return tuple(entry._replace(got=_got(host, entry, units), error=errors.get(entry.setting, "")) for entry in entries)
+
+
+def _units(host: Host, settings: Sequence[str]) -> dict[str, str]:
+    """The states of units, by one query; empty if they cannot be read together."""
+    places = [setting.partition(":")[2] for setting in settings if setting.startswith("unit:")]
     try:
-        got = records.digest(make(entry.setting).read(host))
+        return {f"unit:{place}": text for place, text in unit.read_all(host, places).items()} if places else {}
     except UNREADABLE:
-        got = entry.after
-    return entry._replace(got=got, error=errors.get(entry.setting, ""))
+        return {}
+
+
+def _got(host: Host, entry: Entry, known: Mapping[str, str]) -> str | None:
+    try:
+        text = known[entry.setting] if entry.setting in known else make(entry.setting).read(host)
+    except UNREADABLE:
+        return entry.after
+    return records.digest(text)

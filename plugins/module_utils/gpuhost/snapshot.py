@@ -17,19 +17,22 @@ class HostSnapshot:
     """Read-only access to one host during one visit.
 
     `owned` are the settings of earlier runs; `refused` those that the kernel has refused to change since the boot,
-    which are not tried again; `reverted_restarts` the restarts that did not work, see record.py.
+    which are not tried again; `reverted_restarts` the restarts that did not work, see record.py. `last_run`: the run
+    before this visit, see lock.py.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is read once and shared
         self,
         host: Host,
         machine: Machine,
         owned: Mapping[str, Owned] | None = None,
         refused: frozenset[str] = frozenset(),
         reverted_restarts: Mapping[str, Mapping[str, str | None]] | None = None,
+        last_run: str | None = None,
     ) -> None:
         self.host, self.machine, self.owned, self.refused = host, machine, owned or {}, refused
         self.reverted_restarts = reverted_restarts or {}
+        self.last_run = last_run
 
     @cached_property
     def owners(self) -> Owners:

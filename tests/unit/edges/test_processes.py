@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gpuctl.edges.processes import Processes
+from gpuctl.edges.processes import Processes, SecondTurn
 from gpuctl.edges.ssh import Login, explain
 from gpuctl.edges.streams import KEPT, LONGEST_LINE, Stream
 
@@ -27,6 +27,45 @@ def test_a_program_is_fed_and_both_of_its_streams_are_read() -> None:
 
 def test_input_is_built_once_the_program_runs() -> None:
     assert Processes().run(["cat"], lambda: b"late", FOR_EVER).out == b"late"
+
+
+ASKS = "read a; echo heard $a; read b || exit 3; echo then $b; cat"
+
+
+def after_its_first_line(more: tuple[bytes, float] | None, seen: list[bytes]) -> SecondTurn:
+    def then(output: bytes) -> tuple[bytes, float] | None:
+        seen.append(output)
+        return more
+
+    return SecondTurn(lambda output: output.endswith(b"\n"), then)
+
+
+def test_a_program_gets_more_input_after_its_first_answer() -> None:
+    seen: list[bytes] = []
+    done = Processes().run(sh(ASKS), b"one\n", 0.4, second=after_its_first_line((b"two\nthree\n", FOR_EVER), seen))
+    assert seen == [b"heard one\n"]
+    assert (done.code, done.out, done.first) == (0, b"heard one\nthen two\nthree\n", len(seen[0]))
+
+
+def test_the_input_of_a_program_ends_if_there_is_no_second_turn() -> None:
+    done = Processes().run(sh(ASKS), b"one\n", FOR_EVER, second=after_its_first_line(None, []))
+    assert (done.code, done.out, done.first) == (3, b"heard one\n", 0)
+
+
+def test_a_program_that_has_ended_gets_no_second_turn() -> None:
+    def then(_: bytes) -> tuple[bytes, float]:
+        time.sleep(0.1)
+        return b"two\n", FOR_EVER
+
+    turn = SecondTurn(lambda output: output.endswith(b"\n"), then)
+    done = Processes().run(sh("read a; echo heard $a; exit 4"), b"one\n", FOR_EVER, second=turn)
+    assert (done.code, done.first) == (4, 0)
+
+
+def test_the_second_turn_has_a_time_limit_of_its_own() -> None:
+    turn = after_its_first_line((b"two\n", 0.1), [])
+    done = Processes().run(sh("read a; echo heard $a; exec sleep 600"), b"one\n", FOR_EVER, second=turn)
+    assert (done.code, done.excess, done.limit) == (None, False, 0.1)
 
 
 def test_input_that_is_not_read_is_no_error() -> None:

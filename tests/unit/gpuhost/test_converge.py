@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import record
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.lock import lock
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.lock import last_run, lock
 
 from tests.unit.gpuhost.trees import TreeHost, changed, content, put, small_server, states, tune, undo
 
@@ -200,6 +200,64 @@ def test_a_concurrent_run_reports_the_holder_of_the_lock(root: Path) -> None:
         error = tune(root, KNOBS)["error"]
     assert "alice@build has been at work on this host since" in error["wrong"]
     assert text(root, "proc/sys/vm/swappiness") == "60"
+
+
+def test_a_lock_tells_the_run_before_it(root: Path) -> None:
+    host = Host(root)
+    assert last_run(host) == ""
+    with lock(host, "alice@build") as earlier:
+        assert (earlier, last_run(host)) == ("", None)
+    ended = last_run(host)
+    assert ended
+    with lock(host, "bob@build") as earlier:
+        assert earlier == ended
+    assert last_run(host) not in (None, "", ended)
+
+
+def test_after_a_killed_run_the_lock_knows_no_run_before_it(root: Path) -> None:
+    put(root, "/run/gpuctl/lock", '{"by": "alice@build", "pid": 1, "since": "2026-01-01T00:00:00Z"}')
+    assert last_run(Host(root)) is None
+    with lock(Host(root), "bob@build") as earlier:
+        assert earlier is None
+
+
+def test_a_run_that_another_one_overtook_reads_the_host_again(root: Path) -> None:
+    """The other run changes a value after this one has read it and before this one has the lock."""
+
+    class Overtaken(TreeHost):
+        overtaken = False
+
+        def make_private_folder(self, path: str) -> None:
+            super().make_private_folder(path)
+            if path == "/run/gpuctl" and not self.overtaken:
+                self.overtaken = True
+                tune(root, {"sysctl.vm.swappiness": "1"}, scope="other")
+
+    answer = tune(root, {"sysctl.vm.swappiness": "0"}, host=Overtaken(root))
+    assert states(answer) == {"sysctl.vm.swappiness": "ok"}
+    (knob,) = answer["knobs"]
+    assert knob["steps"][0] == {"setting": "value:/proc/sys/vm/swappiness", "before": "1", "after": "0"}
+
+
+def test_a_value_is_read_once_before_its_change_and_once_after_it(root: Path) -> None:
+    events: list[str] = []
+
+    class Watched(TreeHost):
+        def read(self, path: str) -> str:
+            events.append(f"read {path}")
+            return super().read(path)
+
+        def write(self, path: str, text: str) -> None:
+            super().write(path, text)
+            events.append(f"wrote {path}")
+
+    tune(root, KNOBS, host=Watched(root))
+    for path in ("/proc/sys/vm/swappiness", "/proc/sys/vm/max_map_count"):
+        before, after = events[: events.index(f"wrote {path}")], events[events.index(f"wrote {path}") :]
+        assert (before.count(f"read {path}"), after.count(f"read {path}")) == (2, 1), (
+            "the tree's own write reads it, too"
+        )
+    assert events.count("read /proc/cpuinfo") == 1, "facts of the machine do not change"
 
 
 def test_a_check_needs_no_lock(root: Path) -> None:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Result
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import unit
 
-from tests.unit.gpuhost.trees import Counting, changed, content, put, small_server, states, tune, undo, units
+from tests.unit.gpuhost.trees import (
+    Counting,
+    TreeHost,
+    changed,
+    content,
+    put,
+    small_server,
+    states,
+    tune,
+    undo,
+    units,
+)
 
 KNOB = "unit.nightly.timer"
 
@@ -114,6 +127,46 @@ def test_all_units_are_read_by_one_query(tmp_path: Path) -> None:
     host = Counting(root)
     tune(root, {f"unit.{name}": "enabled started" for name in names}, host)
     assert len(host.started) == 1
+
+
+def test_systemd_reads_its_unit_files_once_for_several_boot_states(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    units(
+        root,
+        nightly__timer={"boot": "enabled", "now": "inactive"},
+        weekly__timer={"boot": "masked", "now": "inactive"},
+        yearly__timer={"boot": "disabled", "now": "inactive"},
+    )
+    knobs = {"unit.nightly.timer": "disabled", "unit.weekly.timer": "enabled", "unit.yearly.timer": "masked"}
+    host = Counting(root)
+    assert set(states(tune(root, knobs, host)).values()) == {"ok"}
+    changes = [words for words in host.started if " show " not in words]
+    assert changes == [
+        "systemctl disable --no-reload -- nightly.timer",
+        "systemctl unmask --no-reload -- weekly.timer",
+        "systemctl enable --no-reload -- weekly.timer",
+        "systemctl mask --no-reload -- yearly.timer",
+        "systemctl daemon-reload",
+    ]
+    assert len(host.started) - len(changes) == 2, "states are read once before the changes and once after them"
+
+
+@pytest.mark.parametrize(("verb", "failed"), [("disable", {KNOB}), ("daemon-reload", {KNOB, "unit.weekly.timer"})])
+def test_a_failing_systemctl_fails_the_units_that_it_concerns(tmp_path: Path, verb: str, failed: set[str]) -> None:
+    root = small_server(tmp_path)
+    units(
+        root,
+        nightly__timer={"boot": "enabled", "now": "inactive"},
+        weekly__timer={"boot": "disabled", "now": "inactive"},
+    )
+
+    class Failing(TreeHost):
+        def _run(self, argv: Any, *more: Any) -> Any:
+            return Result(1, "", "no space left") if argv[1] == verb else super()._run(argv, *more)
+
+    answer = tune(root, {KNOB: "disabled", "unit.weekly.timer": "enabled"}, Failing(root))
+    assert {knob for knob, state in states(answer).items() if state == "failed"} == failed
+    assert all("no space left" in knob["reason"] for knob in answer["knobs"] if knob["knob"] in failed)
 
 
 def test_without_systemd_it_is_unsupported(tmp_path: Path) -> None:

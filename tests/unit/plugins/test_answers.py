@@ -7,7 +7,14 @@ from typing import Any, get_args
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types, model
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import BadAnswer, checked, find
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import (
+    TEXT,
+    BadAnswer,
+    checked,
+    find,
+    packed,
+    unpacked,
+)
 
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 KNOB = {
@@ -173,3 +180,19 @@ def test_escape_sequences_are_spelt_out_everywhere() -> None:
     cleaned = find(printed(answer), TOKEN, TUNE)
     assert cleaned["busy"] == [r"\x1b]0;owned\x07\x9b31m"]
     assert cleaned["knobs"][0]["reason"] == r"\x1b]0;owned\x07\x9b31m"
+
+
+def test_a_result_passes_through_ansible_as_one_text() -> None:
+    result = {**VISIT, "changed": True, "reboot_required": False, "diff": {"before": "a", "after": "b"}}
+    small = packed(result)
+    assert small.keys() == {"changed", "reboot_required", "busy", TEXT}
+    assert unpacked(small) == {name: value for name, value in result.items() if name != "diff"}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [{"failed": True, "msg": "it has no Python"}, {TEXT: "{"}, {TEXT: "[" * 100_000}, {TEXT: "1"}, {TEXT: None}],
+)
+def test_a_result_that_is_no_text_of_ours_stays_as_it_is(result: dict[str, Any]) -> None:
+    assert unpacked(result) == result
+    assert packed(result) == result

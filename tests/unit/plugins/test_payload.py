@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import find
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import CHANGE, any_python, python_arguments, script
 
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 
@@ -20,6 +20,32 @@ def test_the_program_runs_from_standard_input_in_an_empty_python() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, check=True)
     answer = find(done.stdout, TOKEN, {"action": "facts"})
     assert answer["machine"]["machine"] in ("metal", "virtual", "container", "unknown")
+
+
+@pytest.mark.parametrize(("more", "visits"), [(CHANGE, [True, False]), (b"", [True]), (b"stop\n", [True])])
+def test_a_program_that_stays_changes_the_host_only_when_it_is_told(more: bytes, visits: list[bool]) -> None:
+    """Each visit is replaced by its request, so that its check mode is seen."""
+    program = script(json.dumps({"action": "facts", "check": True}), TOKEN, stays=True)
+    shown = program.replace(b"import visit\n", b"import visit as real\ndef visit(request): return request\n")
+    length, _, text = shown.partition(b"\n")
+    shown = b"%d\n%s" % (int(length) + len(shown) - len(program), text)
+    argv = [sys.executable, *python_arguments(stays=True)]
+    done = subprocess.run(argv, input=shown + more, capture_output=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(TOKEN.encode())]
+    assert [json.loads(line[len(TOKEN) :])["check"] for line in lines] == visits
+
+
+# Modules that take a host as long to load as many of the engine's own, and that few visits need.
+SLOW_MODULES = {"dataclasses", "inspect", "subprocess", "hashlib", "difflib", "gpuhost.facts.gather"}
+
+
+def test_no_slow_module_is_loaded_before_it_is_needed() -> None:
+    program = script(json.dumps({"action": "facts"}), TOKEN)
+    argv = [sys.executable, "-X", "importtime", "-I", "-S", "-"]
+    done = subprocess.run(argv, input=program, capture_output=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "gpuhost.kinds.cpu" in loaded
+    assert loaded & SLOW_MODULES == set()
 
 
 PYTHONS = {

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..model import Conflict, Knob
 from ..snapshot import HostSnapshot
 
 
-@dataclass(frozen=True)
-class Sign:
+class Sign(NamedTuple):
     """Names of a knob elsewhere: tuned's option, texts in command lines, and synonyms of its numbers."""
 
     tuned: str
     needles: tuple[str, ...]
-    synonyms: Mapping[str, str] = field(default_factory=dict)
+    synonyms: Mapping[str, str] = {}
 
 
 BIAS = {"performance": "0", "balance-performance": "4", "normal": "6", "balance-power": "8", "powersave": "15"}

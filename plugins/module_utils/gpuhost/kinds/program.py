@@ -23,8 +23,18 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = 9  # of 3.x
 # The modules of this package that each program needs; they import no others.
 MODULES = {
-    "gpuctl-boot": ("__init__", "host", "topology", "idle", "pinning", "readahead", "boot"),
-    "gpuctl-exec": ("__init__", "host", "topology", "gpus", "allocators", "memory_policy", "affinity", "exec"),
+    "gpuctl-boot": ("__init__", "host", "bounded_output", "topology", "idle", "pinning", "readahead", "boot"),
+    "gpuctl-exec": (
+        "__init__",
+        "host",
+        "bounded_output",
+        "topology",
+        "gpus",
+        "allocators",
+        "memory_policy",
+        "affinity",
+        "exec",
+    ),
 }
 # -I: ignore the caller's environment and folders; -B: write no compiled files.
 STARTER = """#!{python} -IB

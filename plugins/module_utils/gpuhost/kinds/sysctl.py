@@ -137,9 +137,10 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     if required:
         raise Refused(required)
     steps: tuple[Step, ...] = ()
-    if now != knob.value:
-        name = knob.key.rpartition(".")[2]
-        steps += snapshot.step(setting_of(knob.key), f"{name}={knob.value}" if twin else knob.value)
+    if now != knob.value and twin:
+        steps += snapshot.step(setting_of(knob.key), f"{knob.key.rpartition('.')[2]}={knob.value}")
+    elif now != knob.value:
+        steps += (Step(setting_of(knob.key), now, knob.value),)
     winner = owners.sysctl_at_boot(knob.key, twin)
     due: tuple[Step, ...] = ()
     if winner is None or winner[0] != knob.value:

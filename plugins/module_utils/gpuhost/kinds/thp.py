@@ -43,7 +43,7 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     if now is None:
         raise Unsupported(f"this kernel has no {path}")
     rivals = _rivals(snapshot, knob, path)
-    steps: tuple[Step, ...] = snapshot.step(f"value:{path}", knob.value) if now != knob.value else ()
+    steps: tuple[Step, ...] = (Step(f"value:{path}", now, knob.value),) if now != knob.value else ()
     boot, kept = at_boot(snapshot, path, knob.value, rivals)
     return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(rivals))
 
