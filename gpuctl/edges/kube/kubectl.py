@@ -18,6 +18,7 @@ from gpuctl.edges.terminal import as_it_was
 from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
+EXCESS = 125  # our exit status for a program that printed too much
 MOST_OF_A_LIST = 2**28  # bytes; ten thousand pods as JSON have about a third of that
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
@@ -46,6 +47,8 @@ class Kubectl:
     def ask(self, doing: str, *arguments: str, limit: float = 30) -> str:
         """Return kubectl's output; `GpuctlError` with kubectl's own message if it fails."""
         code, out, err = self.try_to(*arguments, limit=limit)
+        if code == EXCESS:
+            raise GpuctlError(doing, err)
         if code:
             raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
         return out
@@ -59,7 +62,7 @@ class Kubectl:
         # A credential plugin may ask on the terminal.
         done = Processes(MOST_OF_A_LIST, own_session=False).run(self.argv(*arguments), b"", limit)
         if done.excess:
-            return 125, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
+            return EXCESS, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
         if done.code is None:
             return 124, "", f"kubectl did not end within {limit:g} s"
         return done.code, done.out.decode(errors="replace"), done.err

@@ -9,6 +9,7 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.kubectl_watch import events, listed
+from gpuctl.edges.processes import Done
 from gpuctl.kube.watch import Objects
 
 
@@ -28,9 +29,9 @@ def test_messages_of_kubectl_between_objects_are_skipped() -> None:
 
 def test_the_empty_list_of_an_unreachable_server_is_not_a_list() -> None:
     empty = json.dumps({"apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}})
-    assert listed(0, empty, "") == json.loads(empty)
+    assert listed(Done(0, empty.encode(), "")) == json.loads(empty)
     with pytest.raises(GpuctlError, match="i/o timeout"):
-        listed(1, empty, "Unable to connect to the server: dial tcp 192.0.2.1:6443: i/o timeout\n")
+        listed(Done(1, empty.encode(), "Unable to connect to the server: dial tcp 192.0.2.1:6443: i/o timeout\n"))
 
 
 def test_a_list_replaces_all_known_objects() -> None:
