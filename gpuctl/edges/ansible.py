@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.paths import collection_dir
+from gpuctl.edges.programs import last_part
 from gpuctl.engine import answers
 
 GRACE_SECONDS = 10
+MOST_OF_AN_ERROR = 2**20  # bytes of ansible-playbook's own output
 RUN = "run"  # the name of our only run in ansible-runner's folder
 
 
@@ -141,7 +143,8 @@ def _flags(play: Play, folder: Path) -> list[str]:
 
 
 def _own_error(runner: Any) -> str:
-    text = Path(runner.config.artifact_dir, "stdout").read_text()
+    with Path(runner.config.artifact_dir, "stdout").open("rb") as stdout:
+        text = last_part(stdout, MOST_OF_AN_ERROR)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next(
         (line for line in lines if "ERROR" in line),

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuctl.edges.programs import gist, need
+from gpuctl.edges.programs import gist, last_part, need
 
 LONGEST_LINE = 2**16  # a longer one is read in parts
 # Asks Linux to kill the program when the thread that started it ends (PR_SET_PDEATHSIG, 1), then becomes the program.
@@ -124,9 +124,8 @@ class Detached:
         return self._process.poll()
 
     def stderr(self) -> str:
-        """The error output up to now."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode(errors="replace")
+        """The error output up to now; of a long one its end."""
+        return last_part(self._stderr)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

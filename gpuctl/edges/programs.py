@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
+from typing import IO
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.kube_errors import page_line
@@ -28,6 +30,14 @@ def find(program: str, path: str) -> Path | None:
     """Return a program's file from a PATH; None if it is not there."""
     file = shutil.which(program, path=path)
     return Path(file) if file else None
+
+
+def last_part(file: IO[bytes], most_bytes: int = 2**16) -> str:
+    """Return the end of a program's output in a file, which may have any size."""
+    size = os.fstat(file.fileno()).st_size
+    omitted = f"[{size - most_bytes} bytes omitted]\n" if size > most_bytes else ""
+    # Without moving the position, which the program shares and writes at.
+    return omitted + os.pread(file.fileno(), most_bytes, max(0, size - most_bytes)).decode(errors="replace")
 
 
 def gist(err: str) -> str:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.background import tied
 from gpuctl.edges.processes import Done, Processes
-from gpuctl.edges.streams import Stream
+from gpuctl.edges.programs import last_part
+from gpuctl.edges.streams import LONGEST_LINE, Stream
 
 PROGRAMS = ("sinfo", "squeue", "scontrol", "salloc", "srun", "scancel")
 LIMIT_S = 30.0
@@ -110,7 +111,12 @@ def read_nodes(text: str) -> list[Node]:
     """Parse the output of sinfo with the format above; the reason is last, as it may contain anything."""
     listed = []
     for line in text.splitlines():
-        name, partition, state, gres, reason = line.split("|", 4)
+        columns = line.split("|", 4)
+        if len(columns) != 5:
+            raise GpuctlError(
+                "list Slurm's nodes", f"sinfo printed {line[:80]!r} in place of a node", "`sinfo -N` by hand"
+            )
+        name, partition, state, gres, reason = columns
         why = "" if reason.strip() in ("none", "") else reason.strip()
         listed.append(Node(name, partition.rstrip("*"), partition.endswith("*"), state, gpus(gres), why))
     return listed
@@ -225,8 +231,9 @@ class Allocation:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self.number = line.decode().strip()
+        stdout = self._process.stdout
+        for line in iter(lambda: stdout.readline(LONGEST_LINE) if stdout else b"", b""):
+            self.number = line.decode(errors="replace").strip()
 
     @property
     def is_over(self) -> bool:
@@ -235,9 +242,8 @@ class Allocation:
 
     @property
     def stderr(self) -> str:
-        """Standard error of salloc so far."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode(errors="replace")
+        """Standard error of salloc so far; of a long one its end."""
+        return last_part(self._stderr)
 
     def release(self, patience_s: float = 15) -> None:
         """Release the nodes, or leave the queue."""

@@ -94,7 +94,8 @@ nccl:
   description:
     - C(do), as in the request.
     - With O(do=run), C(text) (the output), and C(code), C(signal), or C(late) if it still runs; or C(missing), the
-      program or folder that does not exist.
+      program or folder that does not exist. With C(excess), it was stopped because it printed too much, and C(text) is
+      the beginning.
     - With O(do=look), C(processes) of the run, each with C(pid), C(name), C(state), C(rank) and C(still).
     - With O(do=end), C(left), the processes that could not be ended.
   returned: always
@@ -169,6 +170,8 @@ def _wrong(result: dict[str, Any]) -> str:
         if "/" in result["missing"]:
             return f"there is no folder {result['missing']}"
         return f"{result['missing']} is neither on the PATH nor in the usual folders"
+    if "excess" in result:
+        return f"it printed more than {start.MOST_OUTPUT >> 20} MiB and was stopped"
     if "late" in result:
         return "it still runs after its limit"
     if result.get("left"):

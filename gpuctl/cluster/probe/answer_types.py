@@ -13,14 +13,14 @@ class Failure(TypedDict):
     why: str
 
 
-class Ended(TypedDict):
+class Finished(TypedDict):
     """A program that ended by itself."""
 
     code: bounds.ExitStatus
     text: str
 
 
-class NotEnded(TypedDict):
+class Unfinished(TypedDict):
     """A program that does not exist, took too long, or printed too much; see run_programs."""
 
     code: None
@@ -90,7 +90,7 @@ class ForeignTraining(TypedDict):
 class PodAnswer(TypedDict):
     """All facts of a pod; see pod/container.py and pod/network.py."""
 
-    answers: dict[str, Ended | NotEnded]
+    answers: dict[str, Finished | Unfinished]
     script: Script | Failure | None
     hostfile: Text | Failure
     programs: dict[str, str | None]

@@ -28,6 +28,7 @@ from gpuctl.engine import typed_json
 
 CONNECT_S, ANSWER_S = 5.0, 30.0
 JSON = "application/json"
+LONGEST_LINE = 2**24  # bytes
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]
 
@@ -153,6 +154,7 @@ class Api:
     ) -> Iterator[str]:
         """Yield the lines of a streaming answer until the server ends it, or `stop` is set.
 
+        A line longer than LONGEST_LINE comes in parts; none of the server's objects is as long.
         `opened` is called when the server has accepted the request; the first line may come much later.
         """
         with self._sent(request, silent_s) as response, stop.holding(response):
@@ -162,5 +164,8 @@ class Api:
                 *whole, rest = (rest + part).split(b"\n")
                 for line in whole:
                     yield line.decode(errors="replace")
+                if len(rest) > LONGEST_LINE:
+                    yield rest.decode(errors="replace")
+                    rest = b""
             if rest:
                 yield rest.decode(errors="replace")

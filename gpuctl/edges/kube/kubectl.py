@@ -18,6 +18,7 @@ from gpuctl.edges.terminal import as_it_was
 from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
+EXCESS = 125  # our exit status for a program that printed too much
 MOST_OF_A_LIST = 2**28  # bytes; ten thousand pods as JSON have about a third of that
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
@@ -46,6 +47,8 @@ class Kubectl:
     def ask(self, doing: str, *arguments: str, limit: float = 30) -> str:
         """Return kubectl's output; `GpuctlError` with kubectl's own message if it fails."""
         code, out, err = self.try_to(*arguments, limit=limit)
+        if code == EXCESS:
+            raise GpuctlError(doing, err)
         if code:
             raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
         return out
@@ -57,9 +60,9 @@ class Kubectl:
         """
         need("kubectl")
         # A credential plugin may ask on the terminal.
-        done = Processes(MOST_OF_A_LIST, own_session=False).run(self.argv(*arguments), b"", limit)
+        done = Processes(MOST_OF_A_LIST, new_session=False).run(self.argv(*arguments), b"", limit)
         if done.excess:
-            return 125, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
+            return EXCESS, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
         if done.code is None:
             return 124, "", f"kubectl did not end within {limit:g} s"
         return done.code, done.out.decode(errors="replace"), done.err
@@ -103,7 +106,7 @@ def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30)
     if not installed(argv[0]):
         return None
     try:
-        done = Processes(own_session=False).run(argv, b"", limit, folder=folder)
+        done = Processes(new_session=False).run(argv, b"", limit, folder=folder)
     except OSError:
         return None
     return done.out.decode(errors="replace") if done.code == 0 else None

@@ -75,7 +75,8 @@ class Events:
             self._on_event("LIST", listed(done))
             answered = True
             for event in events(_lines(watch)):
-                self._on_event(str(event.get("type", "")), event.get("object") or {})
+                item = typed_json.read(event.get("object") or {}, dict[str, Any], "object")
+                self._on_event(str(event.get("type", "")), item)
             raise GpuctlError("continue the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
             if not self._stopped.is_set():

@@ -80,6 +80,8 @@ def _outcome_and_cause(launch: Launch, run: Run, end: ProgramEnd, names: Names) 
         missing = str(end.answer["missing"])
         why = f"it has no folder {missing}" if "/" in missing else f"{missing} is not installed there: {_BUILD}"
         return Outcome.FAILED, f"{launch.nodes[0]}: {MISSING.get(missing, why)}"
+    if "excess" in end.answer:
+        return Outcome.FAILED, f"{launch.nodes[0]}: it printed too much and was stopped: is NCCL_DEBUG=TRACE set?"
     return _by_itself(run, end.answer, end.last, names)
 
 

@@ -89,6 +89,7 @@ class TestRun(_Run, total=False):
     code: ExitStatus
     signal: Signal
     late: Literal[True]
+    excess: Literal[True]
     missing: str
 
 

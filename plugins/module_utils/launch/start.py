@@ -5,6 +5,7 @@ It is also sent there as text (gpuctl/remote/payload.py), so it imports nothing 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 8
+MOST_OUTPUT = 32 * 2**20  # bytes of a captured run
 
 
 def main(request: dict[str, Any]) -> None:
@@ -91,7 +93,10 @@ def run(argv: list[str], environment: dict[str, str], stop_on_input: bool = Fals
 
 
 def run_captured(request: dict[str, Any], limit_s: float) -> dict[str, object]:
-    """Run with captured output: {text} and {code} or {signal}; {late} if it still runs after the limit."""
+    """Run with captured output: {text} and {code} or {signal}; {late} if it still runs after the limit.
+
+    {excess} if it was stopped because it printed more than MOST_OUTPUT; the text is then its beginning.
+    """
     missing, argv = resolve(request)
     if missing:
         return {"missing": missing}
@@ -100,13 +105,29 @@ def run_captured(request: dict[str, Any], limit_s: float) -> dict[str, object]:
         if child == 0:
             os.dup2(text.fileno(), 1)
             become(argv, dict(os.environ, **request["env"]))
-        end, pid = time.monotonic() + limit_s, 0
-        while not pid and time.monotonic() < end:
+        end, pid, excess = time.monotonic() + limit_s, 0, False
+        while not pid and not excess and time.monotonic() < end:
             pid, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0.05)
-        text.seek(0)
-        result = {"text": text.read().decode(errors="replace")}
-    return dict(result, **(outcome(status) if pid else {"late": True}))
+            excess = os.fstat(text.fileno()).st_size > MOST_OUTPUT
+        if excess and not pid:
+            stop(child)
+        beginning = os.pread(text.fileno(), MOST_OUTPUT, 0).decode(errors="replace")
+    if excess:
+        return {"text": beginning, "excess": True}
+    return dict({"text": beginning}, **(outcome(status) if pid else {"late": True}))
+
+
+def stop(child: int) -> None:
+    """End a child with its process group, and wait for it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, number)
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                return
+            time.sleep(0.05)
 
 
 def outcome(status: int) -> dict[str, object]:

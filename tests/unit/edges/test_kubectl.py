@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 
 import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.edges import processes
+from gpuctl.edges.kube import kubectl, kubectl_watch
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.edges.programs import gist
 
@@ -54,3 +57,52 @@ def test_of_a_servers_error_page_the_title_is_told(page: str) -> None:
 def test_of_other_errors_the_last_line_is_told() -> None:
     assert gist("a warning\nerror: the <pod> is gone\n\n") == "the <pod> is gone"
     assert gist("\n") == "it failed without a message"
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for kubectl that prints the beginning of an object for ever."""
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\nprintf '{\\n'\nexec yes '  \"x\": 1,'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+@pytest.mark.usefixtures("endless")
+def test_kubectl_that_prints_for_ever_is_stopped_and_none_of_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubectl, "MOST_OF_A_LIST", 1 << 20)
+    assert Kubectl().try_to("get", "pods") == (125, "", "kubectl printed more than 1 MiB and was stopped")
+    with pytest.raises(GpuctlError, match="printed more than 1 MiB"):
+        Kubectl("lab").json("list pods", "get", "pods")
+    monkeypatch.setattr(processes, "MOST_OUTPUT", 1 << 20)
+    assert kubectl.output_of(["kubectl", "get", "pods"]) is None
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_watch_that_prints_for_ever_is_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubectl_watch, "MOST_OF_A_LIST", 1 << 20)
+    losses: queue.Queue[str] = queue.Queue()
+    events = kubectl_watch.Events(Kubectl(), ["pods"], lambda *_: None, losses.put)
+    events.start()
+    try:
+        assert losses.get(timeout=20) == "kubectl printed more than 1 MiB"
+    finally:
+        events.stop()
+
+
+def test_an_object_without_end_is_an_error_and_so_is_nonsense() -> None:
+    with pytest.raises(GpuctlError, match="an object of more than 16 MiB"):
+        list(kubectl_watch.events(["{\n", *["x" * (1 << 20)] * 17]))
+    for text in ("{]}", "[" * 100_000, "7"):
+        with pytest.raises(ValueError, match=r"Expecting|nested|not an object"):
+            list(kubectl_watch.events(["{\n", text, "}\n"]))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", "[" * 100_000])
+def test_what_is_no_object_is_an_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "answer").write_text(text)
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\nexec cat {tmp_path}/answer\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(GpuctlError, match="kubectl did not print a JSON object"):
+        Kubectl("lab").json("list pods", "get", "pods")

@@ -14,7 +14,7 @@ import pytest
 
 from gpuctl.cluster.probe import flow
 from gpuctl.cluster.probe.flow import PortCheck
-from gpuctl.cluster.probe.model import ProbeRequest
+from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.probe.pod import container, network, run_programs
 from gpuctl.remote import detached
 from gpuctl.remote.supervisor import protocol
@@ -123,6 +123,17 @@ def test_programs_are_asked_together_and_the_late_one_is_killed() -> None:
     )
     assert found["well"] == {"code": 3, "text": "1\n"}
     assert (found["late"]["why"], found["none"]["why"]) == ("late", "none")
+
+
+def test_a_program_that_prints_too_much_is_killed_and_its_output_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_programs, "MAX_OUTPUT", 1 << 16)
+    result = run_programs.run_programs({"gpus": ["yes"], "ssh b": ["yes"], "details": ["yes"]}, 20.0)
+    assert {(ended["code"], ended["why"]) for ended in result.values()} == {(None, "excess")}
+    facts = Facts("lab-0", {"answers": result, "devices": {"gpus": ["nvidia0"]}})
+    assert (facts.gpus_wrong, facts.details) == ("it printed too much and was stopped", None)
+    assert facts.ssh("b") == "ssh: it printed too much and was stopped"
 
 
 def test_one_that_cannot_be_killed_is_late_and_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpuctl.edges.ansible import HostResult
 from gpuctl.edges.ssh import Failure
 from gpuctl.engine import launch_answers
+from gpuctl.nccl.launch.outcome import ProgramEnd, settle
 from gpuctl.nccl.model import Launch, Outcome, Sweep
 from gpuctl.nccl.runners.ansible import _Answers
 from gpuctl.nccl.runners.mpirun import MpiRunner
@@ -137,3 +138,11 @@ def test_a_module_that_answers_nonsense_through_ansible_is_the_reason_of_its_hos
     assert answers.ranks("node-2", "all_reduce_perf") is None
     assert answers.wrong["node-2"] == "its answer makes no sense: nccl.processes is 7, not a list"
     assert answers.wrong["node-3"].startswith("its answer makes no sense: nccl is 7, not an object")
+
+
+def test_a_run_that_printed_too_much_is_never_judged_as_whole() -> None:
+    end = ProgramEnd("", {"do": "run", "text": "", "excess": True}, None, [], {}, (), "", NODES)
+    launch = Launch(NODES, Sweep("all_reduce", 8, 8, gpus_per_node=1))
+    result = settle(launch, [], end, 1.0)
+    assert result.run.outcome is Outcome.FAILED
+    assert result.run.cause == "node-1: it printed too much and was stopped: is NCCL_DEBUG=TRACE set?"

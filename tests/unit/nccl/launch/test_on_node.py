@@ -212,3 +212,9 @@ def test_the_folders_that_the_user_names_come_before_the_path_and_have_to_be_the
     nowhere = on_node({**asked("{program}"), "folders": ["/nope"]})
     assert nowhere.stdout is not None
     assert answer(nowhere.stdout.read()) == {"missing": "/nope"}
+
+
+def test_a_captured_program_that_prints_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "MOST_OUTPUT", 1 << 16)
+    answer = start.run_captured(asked("env", "{program}", "-c", "exec yes"), 30)
+    assert answer == {"text": "y\n" * (1 << 15), "excess": True}
