@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gather, health, machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
 
 from tests.rig import h100_node, health_files
 
@@ -135,6 +138,14 @@ def test_a_value_that_cannot_be_read_is_never_taken_for_none_or_zero_or_fine(
     facts = source(host)
     empty = {name for name, value in facts.items() if value is not None and not value and whole[name]}
     assert empty - {"unread"} <= PLAUSIBLE.get(kind, set())
+
+
+@pytest.mark.parametrize("subjects", answer_types.FACTS)
+def test_an_answer_has_its_declared_type_whatever_could_be_read(subjects: str, damaged: tuple[str, Host]) -> None:
+    request = {**REQUEST, "action": "facts", "subjects": subjects}
+    for host in (damaged[1], Host(node(Path(damaged[1].root) / "whole"))):
+        answer = json.loads(json.dumps(visit(request, host)))
+        assert "error" not in answers.checked(answer, request)
 
 
 def test_a_source_reads_and_starts_nothing_outside_its_root_and_changes_nothing(
