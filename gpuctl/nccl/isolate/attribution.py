@@ -212,7 +212,12 @@ class Case:
         return len(outside) >= SEVERAL and every <= outside | self.evidence.excluded
 
     def _over_uplink(self, cause: Cause) -> bool:
-        """True if a run over the uplink was bad though both of its nodes ran well elsewhere."""
+        """True if a run over the uplink was bad though both of its nodes ran well elsewhere.
+
+        If many pairs are bad, no run over it may be fine, either: bad nodes look like an intermittent uplink.
+        """
+        if self.many_bad and any(run.number not in self.numbers for run in self.runs(cause)):
+            return False
         bad = [run for run in self.runs(cause) if run.number in self.numbers]
         return any(all(self._ran_well_elsewhere(node, cause) for node in run.nodes) for run in bad)
 
