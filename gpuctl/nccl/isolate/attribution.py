@@ -275,9 +275,7 @@ class Case:
 
     def _doubt(self, cause: Cause, rival: Cause) -> float:
         """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
-        if (cause.kind, rival.kind) != (Kind.LINK, Kind.NODE):
-            return 1.0
-        return 30.0 if any(run.number not in self.numbers for run in self.runs(cause)) else 3.0
+        return 30.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))
