@@ -185,7 +185,9 @@ class Case:
             return self._all_of_rack(cause.names[0])
         if cause.kind is Kind.UPLINK:
             return self._over_uplink(cause)
-        return cause.kind is Kind.LINK or not self.many_bad or self._with_cleared(cause.names[0])
+        if cause.kind is Kind.LINK:
+            return not self.many_bad or all(self._ran_well_elsewhere(node, cause) for node in cause.names)
+        return not self.many_bad or self._with_cleared(cause.names[0])
 
     @cached_property
     def many_bad(self) -> bool:
