@@ -31,7 +31,7 @@ class Scenario:
     """One simulated fleet.
 
     `bad`: the nodes with a fault; `racks`: nodes in each rack, 0 for one rack; `known`: whether isolation is told the
-    racks. `noise`: standard deviation of a healthy run, relative.
+    racks. `noise`: standard deviation of a healthy run, relative. `shuffled`: the order of nodes does not follow racks.
     """
 
     nodes: int
@@ -42,6 +42,7 @@ class Scenario:
     noise: float = 0.005
     drift: tuple[float, ...] = (1.0,)
     shape: str = "laplace"
+    shuffled: bool = False
     bad: frozenset[str] = frozenset()
 
 
@@ -140,6 +141,22 @@ def faulty(count: int, kind: str, bad: int = 1, **options: Any) -> Callable[[Ran
     return make
 
 
+def slow_at_times(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
+    """One node that is slow in half of its runs."""
+    return faulty(count, "slow", share=share, chance=0.5, **options)
+
+
+def corrupt_beside(count: int, kind: str, chance: float, **options: Any) -> Callable[[Random], Scenario]:
+    """A node that prints wrong values in this share of its runs, and another with a fault of another kind."""
+
+    def make(random: Random) -> Scenario:
+        wrong, other = (f"node-{number}" for number in random.sample(range(count), 2))
+        faults = Fault("corrupt", "node", (wrong,), chance=chance), Fault(kind, "node", (other,))
+        return Scenario(count, faults, bad=frozenset((wrong, other)), **options)
+
+    return make
+
+
 def gust(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
     """A healthy fleet of which one run of the first round is slow once, so that two nodes are tested again."""
 
@@ -166,7 +183,9 @@ SHARES = (0.08, 0.10)
 
 def cases() -> Iterable[Case]:
     """Every row."""
-    return chain(once(), small(), half(), hang(), drift(), many(), flapping(), no_fault(), single())
+    return chain(
+        once(), small(), half(), hang(), drift(), many(), mixed(), flapping(), no_fault(), shuffled(), single()
+    )
 
 
 def where(size: int, known: bool) -> tuple[str, dict[str, Any]]:
@@ -223,6 +242,8 @@ def drift() -> Iterable[Case]:
 
 def many() -> Iterable[Case]:
     """Many bad nodes of 64."""
+    for kind in ("hang", "crash"):
+        yield Case(f"13 of 64 {kind}, racks not known", faulty(64, kind, 13), group="many")
     for bad in (8, 13):
         text = f"{bad} of 64 slow by 20 %, racks"
         yield Case(f"{text} known", slow(64, bad, 0.2, racks=8, known=True), group="many")
@@ -231,8 +252,20 @@ def many() -> Iterable[Case]:
         yield Case(unknown, slow(64, bad, 0.2, racks=16, across=0.9), "exit 1", group="many")
 
 
+def mixed() -> Iterable[Case]:
+    """Wrong values of one node beside another that hangs or crashes."""
+    for kind, chance in product(("hang", "crash"), (1.0, 0.5)):
+        for size, known in ((6, False), (12, False), (64, True), (64, False)):
+            text, rack = where(size, known)
+            name = f"corrupt in {100 * chance:.0f} % beside {kind}: {text}"
+            yield Case(name, corrupt_beside(size, kind, chance, **rack), group="mixed")
+
+
 def flapping() -> Iterable[Case]:
     """One node is bad in half of its runs."""
+    for size, known in ((12, False), (64, True), (64, False)):
+        text, rack = where(size, known)
+        yield Case(f"slow by 10 % in half of its runs: {text}", slow_at_times(size, 0.1, **rack), group="flapping")
     for kind, share in (("slow", 0.3), ("hang", 0.0), ("crash", 0.0)):
         for size, known in ((12, False), (64, True), (64, False)):
             text, rack = where(size, known)
@@ -249,6 +282,15 @@ def no_fault() -> Iterable[Case]:
         text = f"healthy, racks not known, {100 * (1 - across):.0f} % slower across"
         yield Case(f"{text}, 8 to 16 nodes", healthy((8, 12, 16), racks=4, across=across), "none accused", "healthy")
         yield Case(f"{text}, 64 nodes", healthy((64,), racks=8, across=across), "none accused", "healthy")
+
+
+def shuffled() -> Iterable[Case]:
+    """Racks of unlike sizes that neither isolation nor the order of the nodes knows of."""
+    for across, (size, text) in product((0.9, 0.8), ((32, "two racks of 32"), (48, "racks of 48 and 16"))):
+        name = f"{text} in no order, not known, {100 * (1 - across):.0f} % slower across"
+        options: dict[str, Any] = {"racks": size, "across": across, "shuffled": True}
+        yield Case(f"healthy, {name}", healthy((64,), **options), "none accused", "shuffled")
+        yield Case(f"13 of 64 slow by 20 %, {name}", slow(64, 13, 0.2, **options), "exit 1", "shuffled")
 
 
 def single() -> Iterable[Case]:
@@ -273,7 +315,8 @@ def play(request: tuple[Case, str]) -> Result:
     simulated = SimulatedFleet(network, scatter, random, list(scenario.faults), drift=scenario.drift)
     if case.options.get("pairs"):
         return _all_pairs(scenario, simulated)
-    history, end = isolate(Fleet(nodes, rack_of if scenario.known else {}, ()), simulated, Policy())
+    order = tuple(random.sample(nodes, len(nodes))) if scenario.shuffled else nodes
+    history, end = isolate(Fleet(order, rack_of if scenario.known else {}, ()), simulated, Policy())
     if end is None:
         raise RuntimeError(f"{case.name} {seed} was interrupted")
     accused = tuple(sorted(named(end) - scenario.bad))

@@ -38,5 +38,6 @@ def importers(folder: Path, package: str) -> list[str]:
     return [
         str(path.relative_to(ROOT))
         for path in python_files(folder)
-        if any(name == package or name.startswith(f"{package}.") for name in imports(path))
+        if package in path.read_text()
+        and any(name == package or name.startswith(f"{package}.") for name in imports(path))
     ]

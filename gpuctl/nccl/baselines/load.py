@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,16 @@ def site_file() -> Path:
 
 def book() -> Book:
     """All rows, the site's first; raises `InvalidInput` with every mistake in a file."""
-    shipped, path = load(SHIPPED), site_file()
+    shipped, path = _shipped(), site_file()
     site = load(path) if path.is_file() else Book({}, ())
     rows = [replace(row, site=True) for row in site.rows]
     return Book({**shipped.systems, **site.systems}, (*rows, *shipped.rows))
+
+
+@cache
+def _shipped() -> Book:
+    """The rows of this gpuctl, which do not change while it runs."""
+    return load(SHIPPED)
 
 
 def load(path: Path) -> Book:

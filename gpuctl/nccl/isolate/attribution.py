@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import median
 
 from gpuctl.nccl.isolate.likelihood import (
@@ -62,7 +62,7 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
     faults = [_lost(node, evidence) for node in sorted(evidence.lost)]
     taken = frozenset(number for fault in faults for number in fault.runs)
     every = tuple(run for run in evidence.pairs if looks_bad(run, noise, policy))
-    case = Case(evidence, policy, noise, taken, every, {})
+    case = Case(evidence, policy, noise, taken, every)
     while (best := case.best()) is not None:
         faults.append(case.fault(best))
         case = case.without(best)
@@ -78,7 +78,7 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
 class Case:
     """The runs that no accepted cause explains yet; `taken` are the numbers of those that one does.
 
-    `every`: all bad runs, taken or not. `known`: cache of odds by cause and runs, shared from case to case.
+    `every`: all bad runs, taken or not. `before`: the case from which a cause was taken, to leave this one.
     """
 
     evidence: Evidence
@@ -86,7 +86,7 @@ class Case:
     noise: Noise
     taken: frozenset[int]
     every: tuple[Observation, ...]
-    known: dict[tuple[Cause, tuple[int, ...]], float]
+    before: Case | None = None
 
     @cached_property
     def bad(self) -> tuple[Observation, ...]:
@@ -132,7 +132,14 @@ class Case:
     @cached_property
     def odds(self) -> Mapping[Cause, float]:
         every = dict.fromkeys(cause for causes in self.causes.values() for cause in causes)
-        return {cause: self._odds(cause, self.runs(cause)) for cause in every}
+        return {cause: self._odds(cause) for cause in every}
+
+    def _odds(self, cause: Cause) -> float:
+        """The odds of a cause; those of the case before while the same runs would show it."""
+        runs, before = self.runs(cause), self.before
+        if before is not None and cause in before.odds and len(before.runs(cause)) == len(runs):
+            return before.odds[cause]
+        return odds(cause, runs, self.noise, self.policy.least_gap)
 
     def odds_of(self, run: Observation) -> dict[Cause, float]:
         return {cause: self.odds[cause] for cause in self.causes[run.number]}
@@ -144,13 +151,14 @@ class Case:
     def runs(self, cause: Cause) -> list[Observation]:
         """The runs that would show the cause, without those that an accepted one explains."""
         if cause not in self._runs:
-            self._runs[cause] = [run for run in runs_of(cause, self.evidence) if run.number not in self.taken]
+            runs = runs_of(cause, self.evidence) if self.before is None else self.before.runs(cause)
+            self._runs[cause] = [run for run in runs if run.number not in self.taken]
         return self._runs[cause]
 
     def without(self, cause: Cause) -> Case:
         """The case that remains once this cause is accepted."""
         taken = self.taken | {run.number for run in self.runs(cause)}
-        return replace(self, taken=taken)
+        return replace(self, taken=taken, before=self)
 
     def best(self) -> Cause | None:
         """The likeliest cause with sufficient odds that beats every rival; None without one."""
@@ -177,7 +185,9 @@ class Case:
             return self._all_of_rack(cause.names[0])
         if cause.kind is Kind.UPLINK:
             return self._over_uplink(cause)
-        return cause.kind is Kind.LINK or not self.many_bad or self._with_cleared(cause.names[0])
+        if cause.kind is Kind.LINK:
+            return not self.many_bad or all(self._ran_well_elsewhere(node, cause) for node in cause.names)
+        return not self.many_bad or self._with_cleared(cause.names[0])
 
     @cached_property
     def many_bad(self) -> bool:
@@ -204,7 +214,12 @@ class Case:
         return len(outside) >= SEVERAL and every <= outside | self.evidence.excluded
 
     def _over_uplink(self, cause: Cause) -> bool:
-        """True if a run over the uplink was bad though both of its nodes ran well elsewhere."""
+        """True if a run over the uplink was bad though both of its nodes ran well elsewhere.
+
+        If many pairs are bad, no run over it may be fine, either: bad nodes look like an intermittent uplink.
+        """
+        if self.many_bad and any(run.number not in self.numbers for run in self.runs(cause)):
+            return False
         bad = [run for run in self.runs(cause) if run.number in self.numbers]
         return any(all(self._ran_well_elsewhere(node, cause) for node in run.nodes) for run in bad)
 
@@ -257,20 +272,12 @@ class Case:
         numbers = tuple(run.number for run in runs)
         return Fault(cause, self.odds[cause], failing, slower, tuple(run.number for run in bad), numbers)
 
-    def _odds(self, cause: Cause, runs: Sequence[Observation]) -> float:
-        key = cause, tuple(run.number for run in runs)
-        if key not in self.known:
-            self.known[key] = odds(cause, runs, self.noise, self.policy.least_gap)
-        return self.known[key]
-
     def _informative(self, node: str) -> list[Observation]:
         return [run for run in self.evidence.runs_by_node.get(node, ()) if run.informative]
 
     def _doubt(self, cause: Cause, rival: Cause) -> float:
         """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
-        if (cause.kind, rival.kind) != (Kind.LINK, Kind.NODE):
-            return 1.0
-        return 30.0 if any(run.number not in self.numbers for run in self.runs(cause)) else 3.0
+        return 30.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))
@@ -299,15 +306,18 @@ def looks_bad(run: Observation, noise: Noise, policy: Policy) -> bool:
     return alone >= math.log(policy.look_again / 2)  # its odds are halved for being slow, not failing
 
 
-def candidates(run: Observation) -> Iterable[Cause]:
+def candidates(run: Observation) -> tuple[Cause, ...]:
     """Every possible cause of a bad pair run."""
-    for node in run.nodes:
-        yield Cause(Kind.NODE, (node,))
-    yield Cause(Kind.LINK, tuple(sorted(run.nodes)))
-    for rack in sorted(run.racks):
-        yield Cause(Kind.RACK, (rack,))
-        if run.place == "across":
-            yield Cause(Kind.UPLINK, (rack,))
+    return _causes_of(run.nodes, run.racks, run.place == "across")
+
+
+@lru_cache(maxsize=1 << 14)
+def _causes_of(nodes: tuple[str, ...], racks: frozenset[str], across: bool) -> tuple[Cause, ...]:
+    causes = [Cause(Kind.NODE, (node,)) for node in nodes]
+    causes.append(Cause(Kind.LINK, tuple(sorted(nodes))))
+    for rack in sorted(racks):
+        causes += [Cause(kind, (rack,)) for kind in ((Kind.RACK, Kind.UPLINK) if across else (Kind.RACK,))]
+    return tuple(causes)
 
 
 def _lost(node: str, evidence: Evidence) -> Fault:

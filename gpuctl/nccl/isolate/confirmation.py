@@ -64,10 +64,11 @@ def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
     return [run for runs in suspicious for run in runs]
 
 
-def came_back_fine(evidence: Evidence, policy: Policy) -> bool:
-    """True if a group was bad once and fine another time: a fault that comes and goes, or chance."""
-    least = expected_gbs(evidence, policy)
-    return any(len({_is_bad(run, least) for run in runs}) > 1 for runs in _groups(evidence))
+def came_back_fine(evidence: Evidence, faults: Iterable[Fault], policy: Policy) -> bool:
+    """True if a group was bad once and fine another time: chance, or a fault that comes and goes and is not known."""
+    least, bad = expected_gbs(evidence, policy), {name for fault in faults for name in fault.cause.names}
+    groups = [runs for runs in _groups(evidence) if bad.isdisjoint(runs[0].nodes)]
+    return any(len({_is_bad(run, least) for run in runs}) > 1 for runs in groups)
 
 
 def _groups(evidence: Evidence) -> list[list[Observation]]:

@@ -85,7 +85,8 @@ class _Known:
             ref = reference([run.gbs for run in runs if run.place == place and run.gbs is not None])
             if ref is not None:
                 self._references[place] = ref
-                self._scatter[place] = scatter([run.gbs for run in runs if run.place == place and run.gbs is not None])
+                seen = scatter([run.gbs for run in runs if run.place == place and run.gbs is not None])
+                self._scatter[place] = seen if ref.count > 1 else ref.scale  # a single run shows none
         measured: dict[str, list[float]] = defaultdict(list)
         for place in {run.place for run in runs} - new:
             measured[place] = self._measured([run for run in runs if run.place == place])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import truediv
 
 from gpuctl.nccl.isolate.model import Cause, Kind
 from gpuctl.nccl.isolate.noise import WRONG, Noise
@@ -27,6 +28,7 @@ MEAN_SHORTFALL = 0.3
 ANY_SHORTFALL = 0.1
 Shares = tuple[tuple[float, float], ...]  # see MAY_BE_FLAKY
 AROUND = 3  # an unknown shortfall is tried at so many steps of one spread to each side of every observed shortfall
+SAFE = 16  # ratios of healthy to bad are below 1e17, as the tails of the noise fall with a power
 NEVER = -math.inf
 
 
@@ -43,9 +45,13 @@ def spoils(cause: Cause, run: Observation) -> bool:
 
 def runs_of(cause: Cause, evidence: Evidence) -> list[Observation]:
     """The pair runs that would show the cause and are evidence."""
-    shared = cause.kind in (Kind.UPLINK, Kind.RACK)
-    runs = (evidence.runs_by_rack if shared else evidence.runs_by_node).get(cause.names[0], [])
-    return [run for run in runs if run.informative and spoils(cause, run)]
+    if cause.kind is Kind.LINK:
+        runs = evidence.runs_by_pair.get(cause.names, [])
+    elif cause.kind is Kind.NODE:
+        runs = evidence.runs_by_node.get(cause.names[0], [])
+    else:
+        runs = evidence.runs_by_rack.get(cause.names[0], [])
+    return [run for run in runs if run.informative and (cause.kind is not Kind.UPLINK or run.place == "across")]
 
 
 def odds(cause: Cause, runs: Sequence[Observation], noise: Noise, least: float) -> float:
@@ -83,17 +89,37 @@ def _slow(runs: Sequence[Observation], noise: Noise, shares: Shares, least: floa
 @lru_cache(maxsize=1 << 14)
 def _slow_by_shortfalls(gaps: tuple[float, ...], noise: Noise, shares: Shares, least: float) -> float:
     """Cached: an isolation asks for the same runs as a cause, as a rival and as a part of another cause."""
+    if len(gaps) == 1:  # then only the mean share matters
+        shares = ((sum(share * probability for share, probability in shares), 1.0),)
     healthy = [noise.density(gap) for gap in gaps]
     tried = {round(gap / noise.scale) + step for gap in gaps if gap > least for step in range(-AROUND, AROUND + 1)}
-    log, logs = math.log, [NEVER]
-    for number in tried:
-        shortfall = number * noise.scale
-        if shortfall < least:
-            continue
-        prior = log(noise.scale * _prior_density(shortfall))
-        ratios = [noise.density(gap - shortfall) / base for gap, base in zip(gaps, healthy, strict=True)]
-        for share, probability in shares:
-            logs.append(prior + log(probability) + sum([log(share * ratio + 1 - share) for ratio in ratios]))
+    shortfalls = [shortfall for number in tried if (shortfall := number * noise.scale) >= least]
+    if not shortfalls:
+        return NEVER
+    ratios = [list(map(truediv, noise.densities(gaps, shortfall), healthy)) for shortfall in shortfalls]
+    priors = list(map(_prior_density, shortfalls))
+    return math.log(noise.scale) + (_few if len(gaps) <= SAFE else _many)(priors, ratios, shares)
+
+
+def _few(priors: Sequence[float], ratios: Sequence[Sequence[float]], shares: Shares) -> float:
+    """The logarithm of the mean likelihood over shortfalls and shares; `ratios`: of each shortfall, at most SAFE."""
+    # A run's factor is share * (ratio + spared), with the same first part for all runs.
+    models = [(p * share ** len(ratios[0]), (1 - share) / share) for share, p in shares]
+    prod, total = math.prod, 0.0
+    for prior, of_runs in zip(priors, ratios, strict=True):
+        total += prior * sum([weight * prod([ratio + spared for ratio in of_runs]) for weight, spared in models])
+    return math.log(total)
+
+
+def _many(priors: Sequence[float], ratios: Sequence[Sequence[float]], shares: Shares) -> float:
+    """As _few, for any number of runs: their product would overflow, so it is taken in parts."""
+    logs = []
+    for prior_density, of_runs in zip(priors, ratios, strict=True):
+        prior = math.log(prior_density)
+        for share, p in shares:
+            factors = [share * ratio + 1 - share for ratio in of_runs]
+            parts = [math.log(math.prod(factors[at : at + SAFE])) for at in range(0, len(factors), SAFE)]
+            logs.append(prior + math.log(p) + sum(parts))
     return _sum(logs)
 
 
@@ -123,4 +149,4 @@ def _failing(runs: Sequence[Observation], noise: Noise, shares: Shares) -> float
 def _sum(logs: Sequence[float]) -> float:
     """The logarithm of a sum of exponentials."""
     top = max(logs)
-    return top if top == NEVER else top + math.log(sum(math.exp(value - top) for value in logs))
+    return top if top == NEVER else top + math.log(sum([math.exp(value - top) for value in logs]))

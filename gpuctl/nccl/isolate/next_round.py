@@ -19,6 +19,7 @@ SMALL = 4  # largest number of nodes of which every pair is tried if none is kno
 MANY = 8  # fewest runs of which "most of them are bad" is meaningful
 TOGETHER = 3  # slow pairs of nodes that are fast with others: more than paths between two nodes are bad at a time
 TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than this share are a second speed
+MORE_TURNS = 3  # so often every node is run with others where one pair for each node does not tell
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
@@ -56,18 +57,30 @@ def _next(evidence: Evidence, attribution: Attribution, rules: Policy) -> Round 
     if step := _unpaired(evidence, rules, rules.pairs_per_node) or _only_across(evidence, attribution, rules):
         return step
     unexplained = bool(confirmation.unexplained(evidence, rules))
-    state = State(evidence, attribute(evidence, _stricter(rules)) if unexplained else attribution, rules)
+    flapped = confirmation.came_back_fine(evidence, attribution.faults, rules)
+    strict = unexplained or flapped
+    state = State(evidence, attribute(evidence, _stricter(rules)) if strict else attribution, rules)
     if small_fleets.undecided(evidence):
         return small_fleets.undecided_conclusion(evidence, state.attribution, rules)
     if shared := _shared(state):
-        more = small_fleets.next_round(evidence, state.attribution, rules) if state.attribution.open else None
-        more = more or unknown_racks.both_sides(evidence, state.attribution, rules)
-        attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
-        return more or verdict.conclusion(evidence, attribution, (shared, *unsure), rules)
+        return _of_several(state, shared)
     if _none_ran(state):
         return _few_more(state) or _only_lost_nodes(state)
     following = plan_follow_up(evidence, state.attribution, rules)
     return _nodes_and_paths(state, following) or _the_rest(state, following.unresolved, unexplained)
+
+
+def _of_several(state: State, shared: Unresolved) -> Round | Conclusion:
+    """More runs while they can tell bad nodes from racks, or the conclusion if they cannot."""
+    evidence, rules = state.evidence, state.policy
+    more = _another_turn(state, shared)
+    if more is None and state.attribution.open:
+        more = small_fleets.next_round(evidence, state.attribution, rules)
+    more = more or unknown_racks.next_round(evidence, state.attribution, rules)
+    together = _slow_together(state, [run for run, _ in state.attribution.open])
+    effect = max((run.shortfall or 0.0 for run in together), default=0.0)
+    attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution, effect)
+    return more or verdict.conclusion(evidence, attribution, (shared, *unsure), rules)
 
 
 def _nodes_and_paths(state: State, following: FollowUp) -> Round | None:
@@ -76,7 +89,7 @@ def _nodes_and_paths(state: State, following: FollowUp) -> Round | None:
     step = _suspects(state, following) or small_fleets.meet_others(evidence, attribution, rules)
     if step is None and small_fleets.unclear(evidence, attribution, following.unresolved):
         step = small_fleets.next_round(evidence, attribution, rules)
-    return step or unknown_racks.both_sides(evidence, attribution, rules)
+    return step or unknown_racks.next_round(evidence, attribution, rules)
 
 
 def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool) -> Round | Conclusion:
@@ -85,8 +98,9 @@ def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool)
     attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
     state, unresolved = replace(state, attribution=attribution), (*unresolved, *unsure)
     step = _confirmation(state, unresolved)
-    if step is None and (unexplained or confirmation.came_back_fine(evidence, rules)):
-        step = _unpaired(evidence, rules, rules.pairs_per_node + 1)
+    flapped = confirmation.came_back_fine(evidence, attribution.faults, rules)
+    if step is None and (unexplained or flapped):
+        step = _unpaired(evidence, rules, rules.pairs_per_node + (MORE_TURNS if flapped else 1))
     return step or _adapters(state) or verdict.conclusion(evidence, attribution, unresolved, rules)
 
 
@@ -249,6 +263,20 @@ def _slow_together(state: State, bad: Sequence[Observation]) -> list[Observation
             runs.append(run)
             busy |= set(run.nodes)
     return runs
+
+
+def _another_turn(state: State, shared: Unresolved) -> Round | None:
+    """All nodes with other partners, where racks are not known and many, but not most, pairs have a second speed.
+
+    A bad node stays slow; a healthy one becomes fast, and clears its partners. None for small fleets, which run every
+    pair instead, and once pairs are slow of which both nodes are fast with others: only racks explain these.
+    """
+    bad = [run for run, _ in state.attribution.open]
+    if shared.why != TWO or len(state.evidence.alive) <= FEW_NODES or state.evidence.stalled:
+        return None
+    if len(_slow_together(state, bad)) >= TOGETHER or any(run.failed for run in bad):
+        return None
+    return _unpaired(state.evidence, state.policy, state.policy.pairs_per_node + MORE_TURNS)
 
 
 def _none_ran(state: State) -> bool:

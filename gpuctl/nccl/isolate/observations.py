@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
+from typing import TypeVar
 
 from gpuctl.domain.findings import Finding
 from gpuctl.nccl.bandwidth import speed
@@ -32,6 +33,7 @@ FAR_SPREADS = 6.0  # shortfall or lead in spreads from which a pair has another 
 LEAST_ACROSS = 4  # runs across racks whose speed shows that those within racks are slow
 FEW_NODES = 16  # up to so many nodes a single faster pair needs an explanation; above …
 FASTER_SHARE = 0.05  # … only if they are at least this share of all pairs, as one may be an outlier
+Key = TypeVar("Key", bound=Hashable)
 Speeds = Mapping[str, Mapping[frozenset[str], Sequence[float]]]  # place -> pair -> GB/s of each of its runs
 
 
@@ -159,6 +161,11 @@ class Evidence:
         return _by((node, run) for run in self.pairs for node in run.nodes)
 
     @cached_property
+    def runs_by_pair(self) -> Mapping[tuple[str, ...], list[Observation]]:
+        """The runs of each pair, by its names in alphabetical order."""
+        return _by((ordered(run.nodes), run) for run in self.pairs)
+
+    @cached_property
     def runs_by_rack(self) -> Mapping[str, list[Observation]]:
         """The pair runs that touched each rack."""
         return _by((rack, run) for run in self.pairs for rack in run.racks)
@@ -205,8 +212,8 @@ class Evidence:
         return max(self.references.values(), key=lambda ref: ref.count, default=None)
 
 
-def _by(items: Iterable[tuple[str, Observation]]) -> Mapping[str, list[Observation]]:
-    runs: dict[str, list[Observation]] = defaultdict(list)
+def _by(items: Iterable[tuple[Key, Observation]]) -> Mapping[Key, list[Observation]]:
+    runs: dict[Key, list[Observation]] = defaultdict(list)
     for key, run in items:
         runs[key].append(run)
     return runs

@@ -32,7 +32,7 @@ def unclear(evidence: Evidence, attribution: Attribution, unresolved: Sequence[U
     if (
         unresolved
         or evidence.faster_pairs
-        or _only_good(evidence)
+        or _only_good(evidence, attribution)
         or len(by_chance) > 1
         or _path_or_racks(evidence, attribution)
         or _many(evidence, attribution)
@@ -52,12 +52,12 @@ def racks_known(evidence: Evidence) -> bool:
     return all(node in evidence.fleet.racks for node in evidence.fleet.nodes)
 
 
-def _only_good(evidence: Evidence) -> list[tuple[str, ...]]:
+def _only_good(evidence: Evidence, attribution: Attribution) -> list[tuple[str, ...]]:
     """The only pair of nodes that are not slow, which has to be fast more than once."""
-    left = tuple(
-        node for node in evidence.alive if node not in evidence.clusters.slow_nodes and node in evidence.runs_by_node
-    )
-    return [left] if evidence.clusters.slow_nodes and len(left) == 2 else []
+    slow = {fault.cause.names[0] for fault in attribution.faults if fault.cause.kind is Kind.NODE and not fault.failing}
+    slow |= evidence.clusters.slow_nodes
+    left = tuple(node for node in evidence.alive if node not in slow and node in evidence.runs_by_node)
+    return [left] if slow and len(left) == 2 else []
 
 
 def _path_or_racks(evidence: Evidence, attribution: Attribution) -> bool:
@@ -117,7 +117,7 @@ def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> 
         return _round(
             _beside_controls(evidence, nodes, pairs), "pairs not run so far, as several nodes may be bad", policy
         )
-    once = [pair for pair in (*evidence.faster_pairs, *_only_good(evidence)) if _due_again(evidence, pair)]
+    once = [pair for pair in (*evidence.faster_pairs, *_only_good(evidence, attribution)) if _due_again(evidence, pair)]
     pairs = _disjoint(once, evidence)
     return _round(pairs, "pairs that are faster than all others, again", policy) if pairs else None
 

@@ -7,19 +7,33 @@ in its rack.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Set
 from dataclasses import replace
+from statistics import median
 
 from gpuctl.core import text
-from gpuctl.nccl.isolate import small_fleets
+from gpuctl.nccl.isolate import pairing, small_fleets
 from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import Pair, ran_well
 from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import Evidence, Observation
+from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation
 from gpuctl.nccl.model import Launch
 
 WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes to tell"
+ALIKE = "no slower than some nodes are with others of the fleet, as across racks: give the racks of the nodes to tell"
+MANY = 3
+USUAL = 0.03  # shortfall below which a run is as fast as others
+IN_NO_ORDER = 0.2  # share of slow neighbours above which the order of the nodes hardly follows racks
+MEETINGS = 2  # other slow nodes that each of many slow ones is run with
+SIMILAR = 1.15  # a shortfall below so many times that of an effect of racks may be one, too
 ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes to tell"
+
+
+def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+    """Runs of slow nodes that show an effect of racks; None if none is due."""
+    return both_sides(evidence, attribution, policy) or each_other(evidence, attribution, policy)
 
 
 def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
@@ -40,15 +54,62 @@ def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> 
     return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why) if pairs else None
 
 
-def without_rack_effects(evidence: Evidence, attribution: Attribution) -> tuple[Attribution, tuple[Unresolved, ...]]:
-    """The attribution without the slow causes that unknown racks may explain as well, and these as unresolved."""
+def each_other(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+    """MANY slow nodes of a larger fleet with each other, twice at most: healthy ones of one rack are fast together."""
+    few = len(evidence.alive) <= FEW_NODES
+    if few or small_fleets.racks_known(evidence) or evidence.stalled:
+        return None
+    names = {fault.cause.names[0] for fault in _slow(evidence, attribution) if fault.cause.kind is Kind.NODE}
+    slow = [node for node in evidence.alive if node in names - evidence.excluded]
+    met = {frozenset(run.nodes) for node in slow for run in evidence.launches_by_node[node]}
+    with_slow = {node: sum(node in pair and pair <= names for pair in met) for node in slow}
+    due = [node for node in slow if with_slow[node] < MEETINGS]
+    if len(slow) < MANY or len(due) < 2:
+        return None
+    turns = (pairing.neighbours(due, turn) for turn in range(len(due)))
+    pairs = next((new for pairs in turns if (new := [pair for pair in pairs if frozenset(pair) not in met])), ())
+    why = "slow nodes with each other, as those of one rack would be fast together"
+    return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why) if pairs else None
+
+
+def without_rack_effects(
+    evidence: Evidence, attribution: Attribution, effect: float = 0.0
+) -> tuple[Attribution, tuple[Unresolved, ...]]:
+    """The attribution without the slow causes that unknown racks may explain as well, and these as unresolved.
+
+    `effect`: the shortfall of runs that only racks explain. Nodes that are no slower may only have met nodes of other
+    racks. So may nodes that are no slower than some that are slow with some and fast with others, if many are either.
+    """
     if small_fleets.racks_known(evidence):
         return attribution, ()
     whys = [(fault, _why(fault, evidence, attribution)) for fault in _slow(evidence, attribution)]
+    always = {fault.cause.names[0] for fault, why in whys if not why}
+    mixed = [fault for fault, why in whys if why == WHY]
+    least = SIMILAR * max([effect, *(_apart_from(always, fault, evidence) for fault in mixed)])
+    alike = {
+        fault.cause
+        for fault, why in whys
+        if not why and _shortfall(fault) < least and not _is_changing(fault, evidence)
+    }
+    first = evidence.pairs[: len(evidence.fleet.nodes) // 2]  # neighbours in order
+    in_no_order = sum((run.shortfall or 0.0) > evidence.far for run in first) > IN_NO_ORDER * len(first)
+    enough = (effect and in_no_order) or len(alike) >= MANY or len(mixed) >= 2 * MANY
+    whys = [(fault, ALIKE if fault.cause in alike and enough else why) for fault, why in whys]
     doubtful = {fault.cause: why for fault, why in whys if why}
     faults = tuple(fault for fault in attribution.faults if fault.cause not in doubtful)
     unresolved = tuple(Unresolved(fault.bad, (fault.cause,), why) for fault, why in whys if why)
     return replace(attribution, faults=faults), unresolved
+
+
+def _shortfall(fault: Fault) -> float:
+    """The usual shortfall of its bad runs."""
+    return -math.log(1 - (fault.slower or 0.0))
+
+
+def _apart_from(others: Set[str], fault: Fault, evidence: Evidence) -> float:
+    """The usual shortfall of its bad runs with none of the others; 0 without such a run."""
+    runs = [run for run in _comparable(fault, evidence) if run.number in fault.bad and others.isdisjoint(run.nodes)]
+    return median(run.shortfall or 0.0 for run in runs) if runs else 0.0
 
 
 def _slow(evidence: Evidence, attribution: Attribution) -> list[Fault]:
@@ -73,12 +134,16 @@ def _why(fault: Fault, evidence: Evidence, attribution: Attribution) -> str:
 
 
 def _is_changing(fault: Fault, evidence: Evidence) -> bool:
-    """True if the same pair was slow in one run and clearly not in another."""
+    """True if the same pair was slow in one run and as fast as the usual pair in another.
+
+    Over loaded uplinks it may be very slow and less slow.
+    """
     by_pair: dict[frozenset[str], list[float]] = defaultdict(list)
     for run in _comparable(fault, evidence):
         by_pair[frozenset(run.nodes)].append(run.shortfall or 0.0)
     slow = _slow_from(fault, evidence)
-    return any(max(gaps) >= slow and min(gaps) < slow / 2 for gaps in by_pair.values())
+    usual = min(slow / 2, max(USUAL, 4 * evidence.scale))
+    return any(max(gaps) >= slow and min(gaps) < usual for gaps in by_pair.values())
 
 
 def _is_slow_with_all(fault: Fault, evidence: Evidence) -> bool:

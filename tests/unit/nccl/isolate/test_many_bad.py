@@ -73,6 +73,35 @@ def test_an_eighth_of_a_fleet_is_named_and_no_rack_or_uplink(rack: int, seed: in
     assert sorted(played.named) == sorted(f"node-{node}" for node in nodes)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fifth_of_a_fleet_is_named_where_racks_are_not_known(seed: int) -> None:
+    nodes = chosen(64, 13, seed)
+    played = fleet(64, [slow(node, 0.2) for node in nodes], 0, seed)
+    assert sorted(played.named) == sorted(f"node-{node}" for node in nodes)
+    assert len(played.history) <= 3 * 64
+
+
+def test_many_bad_nodes_are_no_uplink_that_comes_and_goes() -> None:
+    rack = [40, 41, 42, 43, 44, 46, 47]
+    for seed in range(3):
+        nodes = {*rack, *chosen(64, 24, seed)}
+        played = fleet(64, [slow(node, 0.1) for node in nodes], 8, seed)
+        assert set(played.named) <= {f"node-{node}" for node in nodes}
+
+
+@pytest.mark.parametrize("rack", [0, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_wrong_values_beside_a_node_that_hangs_are_held_against_no_healthy_one(seed: int, rack: int) -> None:
+    wrong, hung = (f"node-{node}" for node in seeded(seed).sample(range(12), 2))
+    for chance in (1.0, 0.5):
+        faults = [Fault("corrupt", "node", (wrong,), chance=chance), Fault("hang", "node", (hung,))]
+        played = fleet(12, faults, rack, seed)
+        assert set(played.named) <= {wrong, hung}
+        subjects = [f.subject for f in played.end.findings if f.verdict is Verdict.FAIL]
+        seen = any(end.run.outcome == "corrupt" and len(end.launch.nodes) == 2 for end in played.history)
+        assert not seen or any(wrong in subject for subject in subjects)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_several_bad_nodes_in_one_rack_are_no_bad_rack(seed: int) -> None:
     nodes = [1, 4, 5, 6, *chosen(64, 9, seed)]

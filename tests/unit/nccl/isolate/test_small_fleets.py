@@ -18,7 +18,7 @@ from tests.rig.nccl_fleet.scatter import Scatter
 from tests.unit.nccl.isolate.simulated import Played, net, play, play_fleet, seeded, slow
 
 NOISE = Scatter("laplace", 0.007, 0.0)  # 1 % standard deviation
-SEEDS = 4
+FEWER_FROM = 8  # the runs of every pair grow with the square of the nodes
 NAMED = [(3, 1), (4, 1), (4, 2), (5, 2), (6, 2), (6, 3), (8, 3), (8, 4), (12, 3), (12, 4), (16, 4), (16, 5)]
 MOST_ARE_BAD = [(5, 3), (6, 4), (7, 4), (8, 5), (12, 8), (16, 10)]
 SHARES = [0.2, 0.55]
@@ -31,6 +31,11 @@ def some_bad(count: int, bad: int, share: float, seed: int, expected: float | No
     simulated = SimulatedFleet(network, NOISE, random, [slow(node, share) for node in chosen])
     played = play_fleet(Fleet(network.nodes, {}, (), expected), simulated)
     return played, [f"node-{node}" for node in chosen]
+
+
+def seeds(count: int) -> range:
+    """The fleets of one test: four small ones, fewer of those with more nodes."""
+    return range(max(1, 4 * FEWER_FROM // max(FEWER_FROM, count)))
 
 
 def verdicts(played: Played) -> set[Verdict]:
@@ -49,7 +54,7 @@ def widest(played: Played) -> float:
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize(("count", "bad"), NAMED)
 def test_up_to_half_of_a_few_nodes_are_named_and_no_other(count: int, bad: int, share: float) -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(count):
         played, truly = some_bad(count, bad, share, seed)
         assert sorted(played.named) == sorted(truly)
         assert Verdict.FAIL in verdicts(played)
@@ -60,7 +65,7 @@ def test_up_to_half_of_a_few_nodes_are_named_and_no_other(count: int, bad: int, 
 def test_where_most_are_bad_nobody_is_accused_and_two_speeds_never_pass_for_ok(
     count: int, bad: int, share: float
 ) -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(count):
         played, _ = some_bad(count, bad, share, seed)
         assert played.named == []
         assert Verdict.UNKNOWN in verdicts(played) or widest(played) < 0.12
@@ -75,7 +80,7 @@ def test_it_is_told_who_is_in_question_with_both_speeds() -> None:
 
 
 def test_a_baseline_tells_which_speed_is_the_right_one() -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(8):
         played, truly = some_bad(8, 5, 0.55, seed, expected=370.0)
         assert sorted(played.named) == truly
         assert not any("all are slow" in finding.message for finding in played.end.findings)
@@ -88,7 +93,7 @@ def test_of_three_nodes_the_bad_one_is_named_even_as_the_partner_of_the_odd_one(
 
 @pytest.mark.parametrize("count", [4, 6, 8, 10, 12, 16])
 def test_two_racks_nobody_told_us_of_accuse_nobody(count: int) -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(count):
         network, random = net(count, count // 2, across=0.75), seeded(seed)
         nodes = random.sample(network.nodes, count)
         played = play_fleet(Fleet(tuple(nodes), {}, ()), SimulatedFleet(network, NOISE, random))
@@ -98,7 +103,7 @@ def test_two_racks_nobody_told_us_of_accuse_nobody(count: int) -> None:
 
 @pytest.mark.parametrize(("count", "bad"), [(8, 3), (12, 3), (12, 4)])
 def test_several_bad_nodes_of_a_small_rack_are_not_laid_on_the_rack(count: int, bad: int) -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(count):
         random, network = seeded(seed), net(count, 4, across=0.85)
         chosen = random.sample(range(count), bad)
         simulated = SimulatedFleet(network, NOISE, random, [slow(node, 0.3) for node in chosen])

@@ -78,7 +78,7 @@ def fleets(network: Network) -> list[Fleet]:
     return [known(network), Fleet(network.nodes, network.rack_of, network.rails), Fleet(network.nodes, {}, ())]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([2, 3, 4, 6, 8, 13, 16, 40]), st.sampled_from([0, 2, 4]), FAULTS, st.integers(0, 9), st.data())
 def test_an_isolation_ends_soon_whenever_launches_with_a_node_stop_beginning(
     count: int, rack: int, fault: str, begins: int, data: st.DataObject
@@ -89,7 +89,7 @@ def test_an_isolation_ends_soon_whenever_launches_with_a_node_stop_beginning(
     assert simulated.idle <= IDLE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([2, 3, 4, 6, 8, 13, 16, 40]), st.sampled_from([0, 2, 4]), FAULTS, st.integers(0, 9), st.data())
 def test_an_isolation_ends_soon_whenever_launches_stop_beginning_on_the_whole_fleet(
     count: int, rack: int, fault: str, since: int, data: st.DataObject

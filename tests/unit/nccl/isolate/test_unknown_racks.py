@@ -38,3 +38,10 @@ def test_a_node_that_may_only_stand_in_another_rack_is_told_beside_the_two_speed
     assert "two speeds" in two_speeds.why
     assert "node-7" in {str(cause) for other in others for cause in other.may_be}
     assert all("fast with others" in other.why for other in others)
+
+
+@pytest.mark.parametrize(("rack", "across", "seed"), [(48, 0.8, 3), (48, 0.9, 4), (32, 0.9, 7)])
+def test_racks_that_the_order_of_nodes_does_not_follow_accuse_nobody(rack: int, across: float, seed: int) -> None:
+    made, random = net(64, rack=rack, across=across), seeded(seed)
+    order = tuple(random.sample(made.nodes, 64))
+    assert play_fleet(Fleet(order, {}), SimulatedFleet(made, CALM, random)).named == []
