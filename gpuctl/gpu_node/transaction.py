@@ -44,11 +44,15 @@ class Transaction:
         return {**kept, **self.installs}
 
 
+class Unresolvable(ValueError):
+    """The package manager cannot install the packages; the message has its reason."""
+
+
 def apt(text: str) -> Transaction:
-    """Parse the output of `apt-get -s`; ValueError if it is an error or not whole."""
-    for line in text.splitlines():
-        if line.startswith("E: "):
-            raise ValueError(f"apt-get resolves nothing: {line[3:]}")
+    """Parse the output of `apt-get -s`; Unresolvable with apt's reason, or ValueError if it is not whole."""
+    errors = [line[3:].strip() for line in text.splitlines() if line.startswith("E: ")]
+    if errors:
+        raise Unresolvable(f"apt-get resolves nothing: {'; '.join([*errors, *_unmet(text)])}")
     installs, removes = {}, {}
     for line in text.splitlines():
         if line.startswith("Inst "):
@@ -60,6 +64,13 @@ def apt(text: str) -> Transaction:
     if not _APT_END.search(text):
         raise ValueError("the output of apt-get has no count of packages, so it is not whole")
     return Transaction(installs, removes, {})
+
+
+def _unmet(text: str) -> list[str]:
+    """The lines after "unmet dependencies", which are indented by their package."""
+    _, _, rest = text.partition("have unmet dependencies:\n")
+    lines = [line for line in rest.splitlines() if line.startswith(" ")]
+    return [" ".join(line.split()) for line in lines]
 
 
 def _plain_name(name: str) -> str:
@@ -75,7 +86,8 @@ def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
 
 
 def dnf(text: str) -> Transaction:
-    """Parse the output of `dnf install --assumeno` (dnf 4); ValueError if it is an error or not whole.
+    """Parse the output of `dnf install --assumeno` (dnf 4); Unresolvable with dnf's reason, or ValueError if it is not
+    whole.
 
     Versions have their epoch where it is not zero, as in 3:580.178.04-1.el9.
     """
@@ -83,7 +95,7 @@ def dnf(text: str) -> Transaction:
     error = next((line for line in lines if line.startswith("Error: ")), "")
     # The answer to --assumeno is an "error", too: Operation aborted.
     if error and "Operation aborted" not in error:
-        raise ValueError(f"dnf resolves nothing: {error.removeprefix('Error: ')}")
+        raise Unresolvable(f"dnf resolves nothing: {error.removeprefix('Error: ')}")
     if "Nothing to do." in lines:
         return Transaction({}, {}, {})
     if "Transaction Summary" not in lines:
