@@ -54,17 +54,21 @@ def resolved(made: StackPlan, answer: Mapping[str, Any], facts: HostGpuFacts, kn
         return _with(
             made, unknown(CHECK, made.host, str(error), "resolve it on the host by hand, and report the output")
         )
-    findings = _removals(made, change)
+    findings = _removals(made, change, known)
     version = driver_version(made.driver)
     if version is not None and any(part.name == "driver" for part in made.components):
         findings += judge_transaction(made.host, change, facts.packages, version, known.one_version)
     return replace(_with(made, *findings), installs=dict(change.installs), removes=dict(change.removes))
 
 
-def _removals(made: StackPlan, change: Transaction) -> list[Finding]:
-    """Packages that would go although the plan does not replace them."""
+def _removals(made: StackPlan, change: Transaction, known: Knowledge) -> list[Finding]:
+    """Packages that would go although they are no part of the driver, which changes as a whole."""
     expected = {name for component in made.components for name in component.removes}
-    others = [f"{name} {version}" for name, version in change.removes.items() if name not in expected]
+    others = [
+        f"{name} {version}"
+        for name, version in change.removes.items()
+        if name not in expected and not any(part.fits(name) for part in known.one_version)
+    ]
     message = f"would also remove {named(others)}"
     return [warn(CHECK, made.host, message, "check whether the host needs them")] if others else []
 

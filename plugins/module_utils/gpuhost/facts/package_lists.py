@@ -69,13 +69,14 @@ def _dnf_versions(host: Host, names: Sequence[str]) -> Iterator[tuple[str, str]]
 def dnf_read_only(host: Host) -> Iterator[list[str]]:
     """Options with which dnf uses the host's own metadata, and writes only to a folder that is then removed."""
     with host.scratch_folder() as scratch:
-        cache = os.path.join(scratch, "cache")
-        os.mkdir(cache)
+        folders = {name: os.path.join(scratch, name) for name in ("cachedir", "logdir", "persistdir")}
+        for path in folders.values():
+            os.mkdir(path)
         # Links: dnf -C downloads nothing, and what it computes from the metadata it puts beside them.
         for name in host.listdir(DNF_CACHE):
-            os.symlink(host.real(f"{DNF_CACHE}/{name}"), os.path.join(cache, name))
-        folders = [f"--setopt={name}={scratch}/{name}" for name in ("logdir", "persistdir")]
-        yield ["--cacheonly", *folders, f"--setopt=cachedir={cache}", "--setopt=clean_requirements_on_remove=0"]
+            os.symlink(host.real(f"{DNF_CACHE}/{name}"), os.path.join(folders["cachedir"], name))
+        places = [f"--setopt={name}={path}" for name, path in folders.items()]
+        yield ["--cacheonly", *places, "--setopt=clean_requirements_on_remove=0"]
 
 
 def age_days(host: Host, now: float) -> int | None:

@@ -50,9 +50,11 @@ def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Res
     hotfixes = ["--setopt=*.module_hotfixes=1"] if request.get("hotfixes") else []
     with dnf_read_only(host) as options:
         return host.run(
-            "dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0", "install", "--", *packages,
+            *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0"),
+            # Modules of the two flavours exclude each other: what would go is for the controller to judge.
+            *("--allowerasing", "install", "--", *packages),
             limit=LIMIT_S,
-        )  # fmt: skip
+        )
 
 
 RESOLVERS = {"apt": _apt, "dnf": _dnf}
