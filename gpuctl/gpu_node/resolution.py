@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, unknown, warn
+from gpuctl.domain.findings import Finding, fail, problems, unknown, warn
 from gpuctl.gpu_node import transaction
 from gpuctl.gpu_node.model import HostGpuFacts, StackPlan
+from gpuctl.gpu_node.offers import ONE_VERSION, REPOSITORY
 from gpuctl.gpu_node.package_check import judge_transaction
 from gpuctl.gpu_node.rows import Knowledge
 from gpuctl.gpu_node.transaction import Transaction
@@ -22,8 +23,12 @@ PARSERS: Mapping[str, Callable[[str], Transaction]] = {"apt": transaction.apt, "
 
 
 def question(made: StackPlan) -> dict[str, Any] | None:
-    """The request for `gpuhost/facts/transaction.py`; None if nothing would be installed, or the plan is refused."""
-    if made.refused or not made.packages:
+    """The request for `gpuhost/facts/transaction.py`; None if nothing would be installed, or no versions were chosen.
+
+    Other refusals do not matter: the report of a busy host has a mixed set, too.
+    """
+    undecided = any(finding.check in {ONE_VERSION, REPOSITORY} for finding in problems(made.findings))
+    if undecided or not made.packages:
         return None
     version = driver_version(made.driver)
     pins = f"Package: {PINNED}\nPin: version {version}*\nPin-Priority: 1000\n" if version else ""

@@ -25,7 +25,7 @@ OTHERS = [
     Rpm("nvidia-driver-cuda", "580.105.08"),
     Rpm("nvidia-fabricmanager", "580.178.04", more="Obsoletes: nvidia-fabric-manager < 3:580"),
     Rpm("nvidia-imex", "580.178.04", more="Requires: of-no-repository"),
-    Rpm("kmod-nvidia-latest-dkms", "580.178.04", more="Conflicts: kmod-nvidia-open-dkms"),
+    Rpm("nvidia-open-only", "580.178.04", more="Conflicts: kmod-nvidia-latest-dkms"),
     Rpm("nvidia-driver-follows", "580.178.04", more="Requires: nvidia-persistenced = 3:580.105.08"),
 ]
 OLD = [
@@ -66,7 +66,7 @@ def test_a_transaction_has_dependencies_and_removals(rpm_root: RpmRoot) -> None:
         "nvidia-fabricmanager": "3:580.178.04-1.el9",
         "dkms": "3.2.2-1.el9",
     }
-    assert change.removes == {}
+    assert change.removes == {"nvidia-fabric-manager": "3:570.86.15-1.el9"}
 
 
 def test_a_dependency_of_another_version_is_refused(rpm_root: RpmRoot) -> None:
@@ -93,8 +93,9 @@ def test_what_dnf_cannot_resolve_has_its_reason(rpm_root: RpmRoot, package: str,
 
 
 def test_a_driver_of_the_other_flavour_goes_with_its_removal_named(rpm_root: RpmRoot) -> None:
-    change = resolve(rpm_root, "kmod-nvidia-latest-dkms-3:580.178.04-1.el9")
-    assert change.installs["kmod-nvidia-latest-dkms"] == "3:580.178.04-1.el9"
+    change = resolve(rpm_root, "nvidia-open-only-3:580.178.04-1.el9")
+    assert change.installs == {"nvidia-open-only": "3:580.178.04-1.el9"}
+    assert change.removes == {"kmod-nvidia-latest-dkms": "3:570.86.15-1.el9"}
 
 
 def test_nothing_of_the_host_changes(rpm_root: RpmRoot) -> None:

@@ -40,7 +40,8 @@ data:
 # Only adds where to install and from where; what it is asked for is passed on to the real one.
 DNF = """#!/bin/sh
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec {dnf} --installroot={root} --releasever=9 \\
-  --setopt=reposdir={root}/etc/yum.repos.d --setopt=module_platform_id=platform:el9 --setopt=cachedir={root}/var/cache/dnf "$@"
+  --setopt=reposdir={root}/etc/yum.repos.d --setopt=module_platform_id=platform:el9 \\
+  --setopt=cachedir={root}/var/cache/dnf "$@"
 """
 MISSING = [name for name in ("dnf", "rpmbuild", "createrepo_c", "modifyrepo_c") if not shutil.which(name)]
 

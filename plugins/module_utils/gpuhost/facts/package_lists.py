@@ -81,6 +81,12 @@ def dnf_read_only(host: Host) -> Iterator[list[str]]:
 
 def age_days(host: Host, now: float) -> int | None:
     """Days since the host's package lists were last fetched; None if it has none."""
-    paths = host.glob(f"{APT_LISTS}/*Release") if manager(host) == "apt" else host.glob(f"{DNF_CACHE}/*/repodata/*.xml")
-    times = [os.stat(host.real(path)).st_mtime for path in paths]
-    return int((now - max(times)) // 86400) if times else None
+    if manager(host) == "dnf":
+        times = [os.stat(host.real(path)).st_mtime for path in host.glob(f"{DNF_CACHE}/*/repodata/repomd.xml")]
+    else:
+        lists = host.glob(f"{APT_LISTS}/*_*")
+        # A list has the time of its server: when it arrived, its folders and its inode changed.
+        folders = [path for path in (APT_LISTS, f"{APT_LISTS}/partial") if lists and host.exists(path)]
+        times = [os.stat(host.real(path)).st_mtime for path in folders]
+        times += [os.stat(host.real(path)).st_ctime for path in lists]
+    return max(0, int((now - max(times)) // 86400)) if times else None
