@@ -57,8 +57,8 @@ class FleetPlan:
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """The stack of one host. `plain`: the gpu_stack as it was written, for the file of facts."""
+class SiteStack:
+    """The desired stack of a host. `plain`: the gpu_stack as it was written, for the file of facts."""
 
     request: StackRequest
     plain: Mapping[str, Any]
@@ -93,9 +93,9 @@ def _recorded(source: Path, request: PlanRequest) -> Fleet:
     return Fleet({name: replace(row, gpu_stack=plain) for name, row in fleet.hosts.items()}, fleet.unasked)
 
 
-def _of_file(path: Path) -> _Wanted:
+def _of_file(path: Path) -> SiteStack:
     request = site.read_file(path)
-    return _Wanted(request, site.plain(request))
+    return SiteStack(request, site.plain(request))
 
 
 def _collected(request: PlanRequest, today: date, on_result: OnResult) -> tuple[Fleet, Sequence[str]]:
@@ -120,7 +120,7 @@ def _collected(request: PlanRequest, today: date, on_result: OnResult) -> tuple[
     return Fleet(ordered, {name: unasked[name] for name in names if name in unasked}), left_out
 
 
-def _hosts(request: PlanRequest) -> tuple[list[Target], dict[str, _Wanted], list[str]]:
+def _hosts(request: PlanRequest) -> tuple[list[Target], dict[str, SiteStack], list[str]]:
     """Hosts to ask, the stack of each, and hosts without one."""
     source = find_inventory(request.inventory)
     variables = inventory_cache.read(source, request.limit, also=VARIABLE)
@@ -129,15 +129,15 @@ def _hosts(request: PlanRequest) -> tuple[list[Target], dict[str, _Wanted], list
     if request.stack is not None:
         wanted = dict.fromkeys(chosen, _of_file(request.stack))
     else:
-        wanted = _of_variables(chosen, source)
+        wanted = stacks_of_variables(chosen, source)
     targets = [target(name, row) for name, row in chosen.items() if name in wanted]
     return targets, wanted, [name for name in chosen if name not in wanted]
 
 
-def _of_variables(chosen: Mapping[str, Mapping[str, Any]], source: Path) -> dict[str, _Wanted]:
+def stacks_of_variables(chosen: Mapping[str, Mapping[str, Any]], source: Path) -> dict[str, SiteStack]:
     """The gpu_stack of every host that has one; `InvalidInput` with the mistakes, or if no host has one."""
-    wanted: dict[str, _Wanted] = {}
-    read: dict[str, _Wanted] = {}
+    wanted: dict[str, SiteStack] = {}
+    read: dict[str, SiteStack] = {}
     for name, row in chosen.items():
         if row.get(VARIABLE) is None:
             continue
@@ -147,7 +147,7 @@ def _of_variables(chosen: Mapping[str, Mapping[str, Any]], source: Path) -> dict
             raise InvalidInput(f"use gpu_stack of {name}", "it is a template, which only Ansible resolves", hint)
         if text not in read:
             request = site.read_variables(row, name)
-            read[text] = _Wanted(request, site.plain(request))
+            read[text] = SiteStack(request, site.plain(request))
         wanted[name] = read[text]
     if not wanted:
         wrong = f"no host of {source} has the variable {VARIABLE}"
