@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpuctl.core.text import named
+from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, fail, unknown
 from gpuctl.gpu_node import offers
 from gpuctl.gpu_node.case import Case
@@ -61,7 +61,7 @@ def efa(case: Case) -> Planned:
         return Component("efa", desired, None), [
             unknown("efa", case.host, message, f"look at {record or 'its record'}")
         ]
-    why = f"{len(facts.efa_devices)} EFA devices; installed according to {record}"
+    why = f"{plural(len(facts.efa_devices), 'EFA device')}; the installed version is that of {record}"
     return Component("efa", desired, facts.efa_installed, why=why, changes=facts.efa_installed != desired), []
 
 

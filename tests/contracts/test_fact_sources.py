@@ -64,6 +64,7 @@ def node(root: Path) -> Path:
     put(root, "/etc/os-release", 'ID=ubuntu\nVERSION_ID="22.04"\n')
     put(root, "/proc/cpuinfo", "flags : fpu\n")
     put(root, "/sys/class/dmi/id/sys_vendor", "Supermicro\n")
+    put(root, "/sys/module/nvidia/version", "570.86.15\n")
     put(root, "/sys/class/dmi/id/board_asset_tag", "i-0123456789abcdef0\n")
     put(root, "/proc/driver/nvidia/gpus/0000:04:00.0/information", "Model: \t\t NVIDIA H100 80GB HBM3\n")
     for pid, name in ((77, "slurmstepd"), (78, "all_reduce_perf")):
@@ -94,7 +95,6 @@ def stack_node(root: Path) -> Path:
     put(root, "/usr/share/keyrings/cuda.gpg", "key")
     put(root, "/var/lib/apt/lists/m_InRelease", "")
     put(root, stack.EFA, "# EFA installer version: 1.48.0\n")
-    put(root, "/sys/module/nvidia/version", "570.86.15\n")
     (root / "tmp").mkdir(exist_ok=True)
     program(root, "mokutil", "echo is already enrolled")
     program(root, "modinfo", 'case $4 in version) echo 570.86.15;; license) echo "Dual MIT/GPL";; esac')

@@ -218,3 +218,8 @@ def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
     facts = read(root)
     assert facts["packages"] == {"nvidia-driver-cuda": "3:580.990.04-1.el9", "nvlsm": "2025.1-1"}
     assert facts["holds"] == ["nvidia-driver-cuda-3:580.990.04-1.el9.*"]
+
+
+def test_a_missing_program_is_named_once(root: Path) -> None:
+    (root / "usr/bin/nvidia-smi").unlink()
+    assert read(root)["unread"]["smi_gpus"] == "nvidia-smi: not on this host"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..host import Host
+from ..host import Host, Result
 from . import busy as jobs
 from . import package_lists, repositories
 
@@ -51,6 +51,12 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         except OSError as error:
             facts[name], unread[name] = None, f"{error.filename}: {error.strerror}"
     return {**facts, "unread": unread}
+
+
+def _reason(program: str, result: Result) -> str:
+    """The last line of a program that failed, with its name once."""
+    line = result.last_line
+    return line if line.startswith(program) else f"{program}: {line}"
 
 
 def _bus(host: Host, vendor: str, of_class: str = "") -> list[str]:
@@ -136,7 +142,7 @@ def _mok_enrolled(host: Host, facts: Mapping[str, Any]) -> bool | None:
         if "is already enrolled" in result.out:
             return True
         if "is not enrolled" not in result.out:
-            raise Unreadable(f"mokutil: {result.last_line}")
+            raise Unreadable(_reason("mokutil", result))
     return False
 
 
@@ -209,7 +215,7 @@ def _modinfo(host: Host, facts: Mapping[str, Any], field: str) -> str:
     if not result.ok and "not found" in result.err:
         return ""
     if not result.ok or not result.out.strip():
-        raise Unreadable(f"modinfo: {result.last_line}")
+        raise Unreadable(_reason("modinfo", result))
     return result.out.split("\n", 1)[0].strip()
 
 
@@ -234,7 +240,7 @@ def _smi_gpus(host: Host, facts: Mapping[str, Any]) -> int | None:
         return None
     result = host.run("nvidia-smi", "-L", limit=LIMIT_S)
     if not result.ok:
-        raise Unreadable(f"nvidia-smi: {result.last_line}")
+        raise Unreadable(_reason("nvidia-smi", result))
     return len(_SMI_GPU.findall(result.out))
 
 
