@@ -45,6 +45,11 @@ grep -vE '{OTHERS}' | sort
 find etc var/lib/dpkg var/lib/apt var/cache/apt var/log/apt -xdev -type f -exec sha256sum {{}} + | sort"""
 
 
+def without_caches(host: TestHost) -> None:
+    """Let apt find no cache of packages: as root it writes one whenever it is asked anything."""
+    host.run("sh", "-c", "rm -f /var/cache/apt/*.bin")
+
+
 def state(host: TestHost) -> str:
     """Paths, modes, owners, sizes and times of everything on the host's disk, and the content of what apt keeps."""
     return host.run("sh", "-c", STATE).stdout
@@ -118,6 +123,7 @@ def test_debians_own_set_is_refused_with_its_versions_and_nothing_is_written(
     newest: dict[str, str] = {}
     for name, version in (line.split("|")[:2] for line in offered.splitlines()):
         newest.setdefault(name.strip(), version.strip().partition("-")[0])
+    without_caches(host)
     before = state(host)
     code, plans, findings = planned(gpuctl, rig, stack(tmp_path, "{driver: 535, repository: distribution}"))
     assert code == 1
@@ -133,6 +139,7 @@ def test_a_whole_set_is_resolved_on_the_host_and_nothing_is_written(
     gpuctl: Gpuctl, rig: Rig, t4: TestHost, tmp_path: Path
 ) -> None:
     offer(t4, UBUNTU_SET, tmp_path)
+    without_caches(t4)
     before = state(t4)
     facts = tmp_path / "facts.json"
     _, plans, findings = planned(gpuctl, rig, stack(tmp_path, "{driver: 580}"), "--save", str(facts))

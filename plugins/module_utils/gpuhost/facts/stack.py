@@ -173,7 +173,7 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("apt-mark"):
-        result = host.run("apt-mark", "showhold")
+        result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
         if not result.ok:
             raise Unreadable(result.last_line)
         return result.out.split()
