@@ -10,6 +10,7 @@ import click
 from gpuctl.cli import audit, bootstrap, explain, schema
 from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.errors import guarded
+from gpuctl.cli.gpu_node import group as gpu_node
 from gpuctl.cli.hosts import profile, runs, tune
 from gpuctl.cli.kube import group as kube
 from gpuctl.cli.nccl import group as nccl
@@ -28,6 +29,7 @@ COMMANDS = (
     tune.tune_nodes,
     tune.drift,
     tune.rollback,
+    gpu_node.group,
     profile.group,
     runs.group,
     tmux.group,

@@ -21,10 +21,18 @@ def models(facts: HostGpuFacts, known: Knowledge) -> tuple[GpuModel, ...] | None
     return whole if facts.gpus is not None and len(whole) == len(rows) else None
 
 
+def summary(rows: Sequence[GpuModel] | None, facts: HostGpuFacts) -> str:
+    """ "8 x H100 SXM", "none", or "unknown"."""
+    if rows is None:
+        return "unknown" if facts.gpus is None else f"{len(facts.gpus)} of unknown model"
+    counts = {row.model: sum(other.model == row.model for other in rows) for row in rows}
+    return named(f"{count} x {model}" for model, count in counts.items()) or "none"
+
+
 def judge_models(host: str, facts: HostGpuFacts, known: Knowledge) -> list[Finding]:
     """GPUs that can be told by their ids, are all of one model, and are all served by the driver."""
     if facts.gpus is None:
-        return [unknown("gpus", host, f"the PCI bus could not be read{_why(facts, 'gpus')}")]
+        return [unknown("gpus", host, f"the PCI bus could not be read{facts.why('gpus')}")]
     strange = [f"{gpu.device} at {gpu.address}" for gpu in facts.gpus if known.model(gpu) is None]
     if strange:
         hint = "add the ids, with their source, to gpuctl/data/gpu_stack/gpus.yml"
@@ -42,19 +50,15 @@ def _lost(host: str, facts: HostGpuFacts) -> list[Finding]:
     """Compare the bus with nvidia-smi, where a driver is loaded."""
     listed = len(facts.gpus or ())
     if facts.running_module is None:
-        return [unknown("lost gpu", host, f"the loaded module could not be read{_why(facts, 'running_module')}")]
+        return [unknown("lost gpu", host, f"the loaded module could not be read{facts.why('running_module')}")]
     if not facts.running_module or not listed:
         return []
     if facts.smi_gpus is None:
-        return [unknown("lost gpu", host, f"nvidia-smi lists no GPUs{_why(facts, 'smi_gpus')}", "run nvidia-smi -L")]
+        return [unknown("lost gpu", host, f"nvidia-smi lists no GPUs{facts.why('smi_gpus')}", "run nvidia-smi -L")]
     if facts.smi_gpus < listed:
         message = f"the PCI bus has {listed} GPUs, nvidia-smi lists {facts.smi_gpus}"
         return [fail("lost gpu", host, message, "read the kernel log for an Xid, and repair the host first")]
     return []
-
-
-def _why(facts: HostGpuFacts, name: str) -> str:
-    return f": {facts.unread[name]}" if name in facts.unread else ""
 
 
 def flavour(rows: Sequence[GpuModel] | None, request: StackRequest) -> Choice:

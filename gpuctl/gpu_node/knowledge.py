@@ -117,6 +117,7 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
                 "name": _TEXT,
                 "fingerprint": Text(r"[0-9A-F]{40}", "a fingerprint of 40 upper-case hexadecimal digits"),
                 "distributions": _DISTRIBUTIONS,
+                "uri": Parsed(_expression, "a regular expression"),
             },
             why=_TEXT,
         )
@@ -127,6 +128,7 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
             "sets",
             {
                 "distributions": _DISTRIBUTIONS,
+                "repository": Choice(("nvidia", "distribution")),
                 "manager": Choice(("apt", "dnf")),
                 "branches": ListOf(_BRANCH, "branches"),
                 **dict.fromkeys(
@@ -134,6 +136,7 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
                 ),
                 "pin": _TEXT,
                 "lock": _TEXT,
+                "headers": _TEXT,
             },
             why=_TEXT,
             stream_open=_TEXT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.domain.findings import Finding, Verdict, overall
@@ -20,11 +20,35 @@ class PciGpu:
 
 
 @dataclass(frozen=True)
+class Repository:
+    """One of NVIDIA's repositories as a host has it.
+
+    `keys`: files, addresses or fingerprints of the keys that may sign; empty: any that the package manager trusts.
+    `verified`: False if signatures are not checked.
+    """
+
+    file: str
+    uri: str
+    keys: tuple[str, ...] = ()
+    verified: bool = True
+
+
+@dataclass(frozen=True)
+class RepositoryKey:
+    """A key on a host: its file, its full fingerprint, and why it cannot be used (expired, revoked), "" if it can."""
+
+    name: str
+    fingerprint: str
+    unusable: str = ""
+
+
+@dataclass(frozen=True)
 class HostGpuFacts:
     """Facts that decide a host's stack. None: could not be read, never "nothing"; `unread` has the reasons.
 
     `running_module`: version of the loaded module, "" if none is loaded. `installed_module`: version that modinfo
-    finds for the running kernel, "" if there is none. `keys`: file of a repository's key -> its fingerprint.
+    finds for the running kernel, "" if there is none. `offers`: package -> versions in the host's repositories, the
+    newest first, of the packages that were looked up.
     """
 
     gpus: tuple[PciGpu, ...] | None
@@ -47,13 +71,24 @@ class HostGpuFacts:
     installed_open: bool | None
     foreign_modules: tuple[str, ...] | None  # nouveau, nova_core, nova_drm, if loaded
     busy: tuple[str, ...] | None  # reasons not to disturb the host
-    keys: Mapping[str, str] | None = field(hash=False)
+    repositories: tuple[Repository, ...] | None
+    keys: tuple[RepositoryKey, ...] | None
+    offers: Mapping[str, Sequence[str]] | None = field(hash=False)
+    lists_age_days: int | None  # since the package lists were fetched
+    efa_installed: str | None  # version of the EFA installer, "" if it never ran
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def why(self, *names: str) -> str:
+        """ ": reason" for the first of these facts that could not be read, to end a message with; "" without one."""
+        return next((f": {self.unread[name]}" for name in names if name in self.unread), "")
 
 
 @dataclass(frozen=True)
 class StackRequest:
-    """A site's `gpu_stack`. `driver`: full version, branch, or "none"; other versions None where nothing is set."""
+    """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
+
+    `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
+    """
 
     driver: DriverVersion | int | None
     flavour: str = "auto"  # auto, open, proprietary
@@ -61,6 +96,7 @@ class StackRequest:
     toolkit: str | None = None
     dcgm: str | None = None
     efa: str | None = None
+    repository: str = "nvidia"
 
     @property
     def branch(self) -> int | None:
@@ -76,23 +112,66 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Component:
+    """A part of the stack: driver, container toolkit, dcgm or efa.
+
+    `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
+    installed for it, by name; `changes`: None if it is not known.
+    """
+
+    name: str
+    desired: str
+    installed: str | None
+    packages: tuple[str, ...] = ()
+    removes: tuple[str, ...] = ()
+    why: str = ""
+    changes: bool | None = None
+
+
+@dataclass(frozen=True)
 class StackPlan:
-    """Decisions for one host. `reboot` is None if it could not be determined."""
+    """Decisions for one host. `reboot` is None if it could not be determined.
+
+    `packages`: what the package manager is given, exact where the repositories' versions are known; empty if nothing
+    is to be installed. `installs` and `removes`: the resolved transaction, None until it is resolved.
+    """
 
     host: str
     flavour: Choice
     fabric: Choice  # nvlsm, imex, fabric_manager or none
+    gpus: str = ""  # "8 x H100 SXM"
+    driver: str = ""  # full version, or the branch if no version could be chosen
+    components: tuple[Component, ...] = ()
     services: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()  # to load at boot
     module_stream: str = ""
-    packages: tuple[str, ...] = ()  # with =VERSION or -VERSION where the driver's full version is set
+    packages: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None
     reboot_why: str = ""
+    installs: Mapping[str, str] | None = field(default=None, hash=False)
+    removes: Mapping[str, str] | None = field(default=None, hash=False)
     findings: tuple[Finding, ...] = ()
 
     @property
     def refused(self) -> bool:
         """True if the plan must not be applied: a check failed or could not be answered."""
         return overall(self.findings) in {Verdict.FAIL, Verdict.UNKNOWN}
+
+    @property
+    def changes(self) -> bool | None:
+        """True if something would be installed; None if that is not known."""
+        known = [component.changes for component in self.components]
+        return True if True in known else None if None in known else False
+
+    @property
+    def state(self) -> str:
+        """Result for the host: refused, unknown, install, or up to date."""
+        verdict = overall(self.findings)
+        if verdict in STATES:
+            return STATES[verdict]
+        return {True: "install", False: "up to date", None: "unknown"}[self.changes]
+
+
+STATES = {Verdict.FAIL: "refused", Verdict.UNKNOWN: "unknown"}

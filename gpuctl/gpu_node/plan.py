@@ -2,77 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import NamedTuple
 
-from gpuctl.domain.findings import Finding, unknown
-from gpuctl.gpu_node import driver_check, gpu_choice, host_check
-from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan, StackRequest
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, unknown
+from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers
+from gpuctl.gpu_node.case import Case
+from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
-from gpuctl.gpu_node.version import DriverVersion
+from gpuctl.gpu_node.version import DriverVersion, upstream
+
+
+class Driver(NamedTuple):
+    """Decision about the driver. `request`: with the full version, if one could be chosen of a branch."""
+
+    component: Component
+    request: StackRequest
+    chosen: PackageSet | None
+    findings: list[Finding]
 
 
 def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge, today: date) -> StackPlan:
     """Decide the stack of one host; nothing of it may be applied if `refused`.
 
-    The versions that the packages resolve to are judged later, by `package_check.judge_transaction`.
+    The versions that the packages resolve to are judged later, by `resolution.resolved`.
     """
     rows = gpu_choice.models(facts, known)
     flavour, fabric = gpu_choice.flavour(rows, request), gpu_choice.fabric(facts, rows, known)
     findings = [*gpu_choice.judge_models(host, facts, known)]
-    if facts.gpus == () or request.driver is None:
-        return StackPlan(host, flavour, fabric, reboot=False, reboot_why=flavour.why, findings=tuple(findings))
-    findings += [
-        *gpu_choice.judge_flavour(host, rows, request, known),
-        *driver_check.judge_driver(host, rows, request, known, today),
-        *gpu_choice.judge_fabric(host, fabric),
-        *judge_host(host, facts, request, known),
-    ]
-    chosen = package_set(facts, request, known)
-    if chosen is None:
-        findings.append(_no_set(host, facts, request))
-    reboot = needs_reboot(facts, flavour, request)
-    service = next((row for row in known.fabric if row.name == fabric.value), None)
+    gpus = gpu_choice.summary(rows, facts)
+    if facts.gpus == ():
+        return StackPlan(host, flavour, fabric, gpus, reboot=False, reboot_why=flavour.why, findings=tuple(findings))
+    case = Case(host, facts, request, known)
+    driver = None if request.driver is None else _driver(case, request.driver, flavour, fabric)
+    if driver is not None:
+        request = driver.request
+        case = replace(case, request=request)
+        findings += [
+            *gpu_choice.judge_flavour(host, rows, request, known),
+            *driver_check.judge_driver(host, rows, request, known, today),
+            *gpu_choice.judge_fabric(host, fabric),
+            *driver.findings,
+        ]
+    planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
+    others = [component for component, _ in planned if component is not None]
+    parts = [*([driver.component] if driver else []), *others]
+    findings += [finding for _, more in planned for finding in more]
+    findings += judge_host(case, driver, parts)
+    reboot = needs_reboot(facts, flavour, request) if driver else Choice("no", flavour.why)
+    chosen = driver.chosen if driver else None
+    service = next((row for row in known.fabric if row.name == fabric.value), None) if driver else None
     return StackPlan(
         host,
         flavour,
         fabric,
+        gpus,
+        driver=str(request.driver or ""),
+        components=tuple(parts),
         services=service.services if service else (),
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
-        packages=packages(chosen, flavour, fabric, request, facts.architecture) if chosen else (),
+        packages=_to_install(facts, driver, parts),
         holds=holds(chosen, flavour, fabric, request, facts) if chosen else (),
-        pin=_filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",
+        pin=offers.filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",
         reboot={"yes": True, "no": False}.get(reboot.value or ""),
         reboot_why=reboot.why,
         findings=tuple(findings),
     )
 
 
-def judge_host(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge) -> list[Finding]:
-    """Findings about the host itself."""
-    return [
-        *host_check.judge_headers(host, facts),
-        *host_check.judge_secure_boot(host, facts),
-        *host_check.judge_foreign_modules(host, facts),
-        *host_check.judge_modules(host, facts),
-        *host_check.judge_packages(host, facts, request, known),
-        *host_check.judge_keys(host, facts, known),
-        *host_check.judge_busy(host, facts),
-    ]
+def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: Choice) -> Driver:
+    """Compare the driver's packages with those on the host, and choose their versions."""
+    facts, request = case.facts, case.request
+    chosen = package_set(facts, request, case.known)
+    component = Component("driver", str(desired), None, why=flavour.why)
+    if chosen is None:
+        return Driver(component, request, None, [_no_set(case.host, facts, request)])
+    if flavour.value not in {"open", "proprietary"} or fabric.value is None:
+        return Driver(component, request, chosen, [])  # judge_flavour and judge_fabric have the finding
+    findings = [*_fabric_packages(case, chosen, fabric), *components.judge_origin(case)]
+    if facts.packages is None:
+        return Driver(component, request, chosen, findings)  # judge_packages has the finding
+    templates = one_version_packages(chosen, flavour, fabric, facts.architecture)
+    names = [offers.filled(name, request) for name in templates]
+    free = chosen.free if fabric.value == "nvlsm" else ()
+    component = replace(component, installed=_installed(facts.packages, names))
+    if isinstance(desired, DriverVersion) and _complete(facts.packages, names, free, desired):
+        return Driver(replace(component, changes=False), request, chosen, findings)
+    version, selection = offers.of_driver(case, names, free, desired, _add_repository(case))
+    findings += selection.findings
+    if version is None:
+        specs = (*(_unresolved(chosen, name, request) for name in names), *free)
+        return Driver(replace(component, packages=specs, changes=True), request, chosen, findings)
+    changes = not _complete(facts.packages, names, free, version)
+    specs = tuple(offers.with_version(chosen.manager, name, full) for name, full in selection.versions.items())
+    component = replace(component, desired=str(version), packages=specs if changes else (), changes=changes)
+    return Driver(component, replace(request, driver=version), chosen, findings)
+
+
+def _add_repository(case: Case) -> str:
+    if case.request.repository == "distribution":
+        return "enable the components of the distribution that have NVIDIA's driver, fetch the lists, and plan again"
+    fitting = (row for row in case.known.keys if case.facts.distribution in row.distributions)
+    key = next((row for row in fitting if row.name.startswith("cuda-")), None)
+    fingerprint = f" (fingerprint {key.fingerprint})" if key else ""
+    return f"add NVIDIA's CUDA repository with its key{fingerprint}, fetch the package lists, and plan again"
+
+
+def _installed(packages: Mapping[str, str], names: Sequence[str]) -> str:
+    """Driver versions of the installed parts: "", "580.178.04", or all that differ."""
+    versions = [str(upstream(packages[name]) or packages[name]) for name in names if name in packages]
+    return named(dict.fromkeys(versions))
+
+
+def _complete(packages: Mapping[str, str], names: Sequence[str], free: Sequence[str], version: DriverVersion) -> bool:
+    """True if every part is installed in this version."""
+    whole = all(name in packages for name in (*names, *free))
+    return whole and all(upstream(packages[name]) == version for name in names)
+
+
+def _unresolved(chosen: PackageSet, name: str, request: StackRequest) -> str:
+    """A package while its full version is not known; without one if only a branch is set."""
+    if not isinstance(request.driver, DriverVersion):
+        return name
+    return f"{name}={request.driver}*" if chosen.manager == "apt" else f"{name}-{request.driver}"
+
+
+def _fabric_packages(case: Case, chosen: PackageSet, fabric: Choice) -> list[Finding]:
+    """Refuse a repository that lacks the services of the host's fabric."""
+    needed = {"fabric_manager": chosen.fabric_manager, "nvlsm": chosen.fabric_manager, "imex": chosen.imex}
+    if needed.get(fabric.value or "", ("none",)):
+        return []
+    message = f"the {case.request.repository} repository has no package of {fabric.value}, which this host needs"
+    return [fail("packages", case.host, message, "set repository: nvidia")]
+
+
+def _to_install(facts: HostGpuFacts, driver: Driver | None, parts: Sequence[Component]) -> tuple[str, ...]:
+    """Packages of the components that change, and the headers if the driver does and they are missing."""
+    packages = [package for component in parts if component.changes for package in component.packages]
+    if driver and driver.chosen and driver.component.changes and facts.headers is False:
+        headers = offers.headers_of(driver.chosen, facts)
+        packages = [*([headers] if headers else []), *packages]
+    return tuple(packages)
+
+
+def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) -> list[Finding]:
+    """Findings about the host itself. What only matters to a change is not judged on a host that needs none."""
+    host, facts = case.host, case.facts
+    findings: list[Finding] = []
+    if driver:
+        findings += [*host_check.judge_foreign_modules(host, facts), *host_check.judge_modules(host, facts)]
+        if driver.component.changes is not False:
+            headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
+            findings += host_check.judge_headers(host, facts, headers)
+            findings += host_check.judge_secure_boot(host, facts)
+    if parts:
+        findings += host_check.judge_packages(host, facts, case.request, case.known)
+        findings += host_check.judge_repositories(host, facts, case.known)
+    if any(component.changes is not False for component in parts):
+        findings += [*host_check.judge_lists(host, facts), *host_check.judge_busy(host, facts)]
+    return findings
 
 
 def package_set(facts: HostGpuFacts, request: StackRequest, known: Knowledge) -> PackageSet | None:
-    """The row of the host's distribution and the driver's branch; None if no row fits."""
-    fitting = (row for row in known.sets if row.fits(facts.distribution or "", request.branch or 0))
-    return next(fitting, None)
+    """The row of the host's distribution, the driver's branch and its repository; None if no row fits."""
+    distribution, branch = facts.distribution or "", request.branch or 0
+    return next((row for row in known.sets if row.fits(distribution, branch, request.repository)), None)
 
 
 def _no_set(host: str, facts: HostGpuFacts, request: StackRequest) -> Finding:
     if facts.distribution is None:
-        return unknown("packages", host, "the distribution could not be read")
-    message = f"no package names are known for branch {request.branch} on {facts.distribution}"
+        message = f"the distribution could not be read{facts.why('distribution')}"
+        return unknown("packages", host, message, "look at /etc/os-release on the host")
+    source = "" if request.repository == "nvidia" else " of the distribution's own repository"
+    message = f"no package names are known for branch {request.branch} on {facts.distribution}{source}"
     return unknown("packages", host, message, "add the row to gpuctl/data/gpu_stack/packages.yml")
 
 
@@ -88,34 +194,19 @@ def one_version_packages(chosen: PackageSet, flavour: Choice, fabric: Choice, ar
     return [*driver, *chosen.libraries, *switches, *telemetry, *imex]
 
 
-def packages(
-    chosen: PackageSet, flavour: Choice, fabric: Choice, request: StackRequest, architecture: str | None
-) -> tuple[str, ...]:
-    """Packages as the package manager takes them; without versions while only a branch is set."""
-    names = [_filled(name, request) for name in one_version_packages(chosen, flavour, fabric, architecture)]
-    free = chosen.free if fabric.value == "nvlsm" and names else ()
-    if not isinstance(request.driver, DriverVersion):
-        return (*names, *free)
-    form = "{name}={version}*" if chosen.manager == "apt" else "{name}-{version}"
-    return (*(form.format(name=name, version=request.driver) for name in names), *free)
-
-
 def holds(
     chosen: PackageSet, flavour: Choice, fabric: Choice, request: StackRequest, facts: HostGpuFacts
 ) -> tuple[str, ...]:
     """Packages to hold: the set, and the kernel for which DKMS built the module."""
-    names = [_filled(name, request) for name in one_version_packages(chosen, flavour, fabric, facts.architecture)]
+    templates = one_version_packages(chosen, flavour, fabric, facts.architecture)
+    names = [offers.filled(name, request) for name in templates]
     kernel = [name.replace("{kernel}", facts.kernel) for name in chosen.kernel] if facts.kernel else []
     return (*names, *kernel) if names else ()
 
 
 def _stream(chosen: PackageSet | None, flavour: Choice, request: StackRequest) -> str:
     streams = {"open": chosen.stream_open, "proprietary": chosen.stream_proprietary} if chosen else {}
-    return _filled(streams.get(flavour.value or "", ""), request)
-
-
-def _filled(template: str, request: StackRequest) -> str:
-    return template.replace("{branch}", str(request.branch)).replace("{version}", str(request.driver))
+    return offers.filled(streams.get(flavour.value or "", ""), request)
 
 
 def needs_reboot(facts: HostGpuFacts, flavour: Choice, request: StackRequest) -> Choice:

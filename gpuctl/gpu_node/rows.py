@@ -78,6 +78,7 @@ class Key:
     name: str
     fingerprint: str
     distributions: tuple[str, ...]
+    uri: str  # regular expression for the addresses of the repositories that it signs; mirrors keep that part
     source: str
     why: str = ""
 
@@ -85,6 +86,7 @@ class Key:
 @dataclass(frozen=True)
 class PackageSet:
     distributions: tuple[str, ...]
+    repository: str  # nvidia, distribution
     manager: str
     branches: tuple[int, ...]
     open: tuple[str, ...]
@@ -97,14 +99,18 @@ class PackageSet:
     pin: str
     lock: str
     kernel: tuple[str, ...]
+    headers: str
     source: str
     why: str = ""
     stream_open: str = ""
     stream_proprietary: str = ""
 
-    def fits(self, distribution: str, branch: int) -> bool:
+    def has(self, branch: int) -> bool:
         first, last = self.branches
-        return distribution in self.distributions and first <= branch and (not last or branch <= last)
+        return first <= branch and (not last or branch <= last)
+
+    def fits(self, distribution: str, branch: int, repository: str = "nvidia") -> bool:
+        return distribution in self.distributions and self.has(branch) and self.repository == repository
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ FIELDS = Section(
         "toolkit": Text(_VERSION, "a version such as 1.20.0"),
         "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
         "efa": Text(_VERSION, "a version such as 1.48.0"),
+        "repository": Choice(("nvidia", "distribution")),
     },
     required=("driver",),
     make=_request,
@@ -76,6 +77,13 @@ def read_variables(variables: Mapping[str, object], place: str) -> StackRequest:
     if mistakes.items:
         raise InvalidInput(f"use gpu_stack of {place}", "\n  ".join(map(str, mistakes.items)), EXAMPLE)
     return request
+
+
+def plain(request: StackRequest) -> dict[str, str]:
+    """The request as a site writes it; `read_variables` is the inverse."""
+    driver = NONE if request.driver is None else str(request.driver)
+    written = {name: getattr(request, name) for name in FIELDS.fields if name != "driver"}
+    return {"driver": driver, **{name: value for name, value in written.items() if value is not None}}
 
 
 def schema() -> Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ _APT_REMOVE = re.compile(r"(?:Remv|Purg) (?P<name>\S+) \[(?P<old>[^\]]+)\]")
 _APT_END = re.compile(r"\d+ upgraded, \d+ newly installed, (?:\d+ downgraded, )?\d+ to remove and \d+ not upgraded\.")
 _DNF_HEADER = re.compile(r"\s*Package\s+Arch(itecture)?\s+Version\s+Repo(sitory)?\s+Size\s*")
 _DNF_RULE = re.compile(r"=+")
+_DNF_REPLACED = re.compile(r"     replacing  (?P<name>\S+)\.\w+ (?P<version>\S+)\s*")
 _DNF_ROW = re.compile(r" (?P<name>\S+)\s+(?P<arch>\S+)\s+(?P<version>\S+)\s+(?P<repository>\S+)\s+[\d.,]+ ?[kMG]?B?\s*")
 REMOVES = ("Removing", "Removing dependent packages", "Removing unused dependencies")
 INSTALLS = (
@@ -44,11 +46,15 @@ class Transaction:
         return {**kept, **self.installs}
 
 
+class Unresolvable(ValueError):
+    """The package manager cannot install the packages; the message has its reason."""
+
+
 def apt(text: str) -> Transaction:
-    """Parse the output of `apt-get -s`; ValueError if it is an error or not whole."""
-    for line in text.splitlines():
-        if line.startswith("E: "):
-            raise ValueError(f"apt-get resolves nothing: {line[3:]}")
+    """Parse the output of `apt-get -s`; Unresolvable with apt's reason, or ValueError if it is not whole."""
+    errors = [line[3:].strip() for line in text.splitlines() if line.startswith("E: ")]
+    if errors:
+        raise Unresolvable(f"apt-get resolves nothing: {'; '.join([*errors, *_unmet(text)])}")
     installs, removes = {}, {}
     for line in text.splitlines():
         if line.startswith("Inst "):
@@ -60,6 +66,13 @@ def apt(text: str) -> Transaction:
     if not _APT_END.search(text):
         raise ValueError("the output of apt-get has no count of packages, so it is not whole")
     return Transaction(installs, removes, {})
+
+
+def _unmet(text: str) -> list[str]:
+    """The lines after "unmet dependencies", which are indented by their package."""
+    _, _, rest = text.partition("have unmet dependencies:\n")
+    lines = [line for line in rest.splitlines() if line.startswith(" ")]
+    return [" ".join(line.split()) for line in lines]
 
 
 def _plain_name(name: str) -> str:
@@ -75,30 +88,50 @@ def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
 
 
 def dnf(text: str) -> Transaction:
-    """Parse the output of `dnf install --assumeno` (dnf 4); ValueError if it is an error or not whole.
+    """Parse the output of `dnf install --assumeno` (dnf 4); Unresolvable with dnf's reason, or ValueError if it is not
+    whole.
 
     Versions have their epoch where it is not zero, as in 3:580.178.04-1.el9.
     """
     lines = text.splitlines()
-    error = next((line for line in lines if line.startswith("Error: ")), "")
-    # The answer to --assumeno is an "error", too: Operation aborted.
-    if error and "Operation aborted" not in error:
-        raise ValueError(f"dnf resolves nothing: {error.removeprefix('Error: ')}")
+    reason = _dnf_error(lines)
+    if reason:
+        raise Unresolvable(f"dnf resolves nothing: {reason}")
     if "Nothing to do." in lines:
         return Transaction({}, {}, {})
     if "Transaction Summary" not in lines:
         raise ValueError("the output of dnf has no summary, so it is not whole")
     tables: dict[str, dict[str, str]] = {"installs": {}, "removes": {}, "streams": {}}
     for section, row in _dnf_rows(lines[: lines.index("Transaction Summary")]):
-        if section in STREAMS:
-            module, _, stream = row.strip().partition(" ")
-            tables["streams"][module] = " ".join(stream.split())
-        elif section in INSTALLS + REMOVES:
-            match = _DNF_ROW.fullmatch(row)
-            if match is None:
-                raise ValueError(f"dnf printed a row of unknown form: {row.strip()}")
-            tables["installs" if section in INSTALLS else "removes"][match["name"]] = match["version"]
+        if section not in OTHERS:
+            table, name, version = _dnf_entry(section, row)
+            tables[table][name] = version
     return Transaction(**tables)
+
+
+def _dnf_entry(section: str, row: str) -> tuple[str, str, str]:
+    """Field of `Transaction`, name and version of a row."""
+    replaced = _DNF_REPLACED.fullmatch(row)
+    if replaced is not None:  # by a package of another name, which obsoletes it
+        return "removes", replaced["name"], replaced["version"]
+    if section in STREAMS:
+        module, _, stream = row.strip().partition(" ")
+        return "streams", module, " ".join(stream.split())
+    match = _DNF_ROW.fullmatch(row)
+    if match is None:
+        raise ValueError(f"dnf printed a row of unknown form: {row.strip()}")
+    return "installs" if section in INSTALLS else "removes", match["name"], match["version"]
+
+
+def _dnf_error(lines: list[str]) -> str:
+    """The text after "Error:", in one line, with the problems below it; "" if nothing failed."""
+    start = next((number for number, line in enumerate(lines) if line.startswith("Error:")), None)
+    if start is None:
+        return ""
+    indented = itertools.takewhile(lambda line: line.startswith(" "), lines[start + 1 :])
+    reasons = (" ".join(line.split()).lstrip("- ") for line in (lines[start].removeprefix("Error:"), *indented))
+    # The answer to --assumeno is an "error", too.
+    return "; ".join(reason for reason in reasons if reason and reason != "Operation aborted.")
 
 
 def _dnf_rows(lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -107,13 +140,11 @@ def _dnf_rows(lines: list[str]) -> Iterator[tuple[str, str]]:
     if start is None:
         raise ValueError("the output of dnf has no table of packages")
     section, pending = "", ""
-    for line in lines[start + 1 :]:
+    for line in (line for line in lines[start + 1 :] if line.strip() and not _DNF_RULE.fullmatch(line)):
         if line.endswith(":") and not line.startswith(" "):
             section = line[:-1]
             if section not in INSTALLS + REMOVES + STREAMS + OTHERS:
                 raise ValueError(f"dnf printed an unknown section: {section}")
-        elif line.startswith("     replacing ") or not line.strip() or _DNF_RULE.fullmatch(line):
-            continue
         elif section not in STREAMS and not pending and len(line.split()) == 1:
             pending = line.rstrip()
         else:

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gather, health, machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import (
+    busy,
+    gather,
+    health,
+    machine,
+    stack,
+    transaction,
+)
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
 
@@ -47,11 +54,16 @@ SOURCES: dict[str, Source] = {
     **{name: _health(name) for name in health.SUBJECTS if name not in gather.SUBJECTS},
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
+    "stack": lambda host: stack.read(host, {"look_up": ["nvlsm"]}),
+    "transaction": lambda host: transaction.read(host, {"packages": ["nvlsm=2.0-1"], "pins": ""}),
 }
 # Nothing is wrong with these: a file may set nothing, a test may be built without MPI, a process may have any name.
 PLAUSIBLE = {
-    "empty": {"conf", "test_mpi"},
-    "garbage": {"conf", "test_mpi", "fabric_manager_runs", "nccl_tests", "slurm_steps"},
+    "empty": {"conf", "test_mpi", "pins", "repositories"},
+    "garbage": {
+        *("conf", "test_mpi", "fabric_manager_runs", "nccl_tests", "slurm_steps"),
+        *("pins", "repositories", "running_open", "infiniband_vpd"),
+    },
 }
 
 
@@ -69,6 +81,7 @@ def node(root: Path) -> Path:
     put(root, "/etc/os-release", 'ID=ubuntu\nVERSION_ID="22.04"\n')
     put(root, "/proc/cpuinfo", "flags : fpu\n")
     put(root, "/sys/class/dmi/id/sys_vendor", "Supermicro\n")
+    put(root, "/sys/module/nvidia/version", "570.86.15\n")
     put(root, "/sys/class/dmi/id/board_asset_tag", "i-0123456789abcdef0\n")
     put(root, "/proc/driver/nvidia/gpus/0000:04:00.0/information", "Model: \t\t NVIDIA H100 80GB HBM3\n")
     for pid, name in ((77, "slurmstepd"), (78, "all_reduce_perf")):
@@ -83,6 +96,37 @@ def node(root: Path) -> Path:
     return root
 
 
+def stack_node(root: Path) -> Path:
+    """The same node, with a driver from NVIDIA's repository and what else decides the stack."""
+    node(root)
+    put, program = h100_node.put, h100_node.program
+    ids = {"gpu": "10de:2330:0x030200", "switch": "10de:22a3:0x068000", "efa": "1d0f:efa2:0x020000"}
+    for number, text in enumerate([*ids.values(), "15b3:1021:0x020700"]):
+        for name, value in zip(("vendor", "device", "class"), text.split(":"), strict=True):
+            put(root, f"{stack.PCI}/0000:0{number}:00.0/{name}", f"0x{value.removeprefix('0x')}\n")
+    put(root, f"{stack.PCI}/0000:03:00.0/vpd", "Board SW_MNG")
+    put(root, "/lib/modules/5.15.0-91-generic/build/Makefile", "")
+    put(root, stack.SECURE_BOOT, "\x06\x00\x00\x00\x01")
+    put(root, stack.MOK_KEYS[0], "der")
+    put(root, "/etc/apt/preferences.d/nvidia", "Package: *nvidia*\n")
+    put(root, "/etc/apt/sources.list.d/cuda.list", "deb [signed-by=/usr/share/keyrings/cuda.gpg] http://m/cuda /\n")
+    put(root, "/usr/share/keyrings/cuda.gpg", "key")
+    put(root, "/var/lib/apt/lists/m_InRelease", "")
+    put(root, stack.EFA, "# EFA installer version: 1.48.0\n")
+    (root / "tmp").mkdir(exist_ok=True)
+    program(root, "mokutil", "echo is already enrolled")
+    program(root, "modinfo", 'case $4 in version) echo 570.86.15;; license) echo "Dual MIT/GPL";; esac')
+    program(root, "dpkg-query", "echo nvidia-dkms-570-open 570.86.15-1 installed")
+    program(root, "apt-mark", "echo nvidia-dkms-570-open")
+    program(root, "apt-cache", "echo 'nvlsm | 2.0-1 | http://m/cuda Packages'")
+    program(root, "apt-get", "echo '0 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.'")
+    program(root, "gpg", f"printf 'pub:-:\\nfpr:::::::::{'A' * 40}:\\n'")
+    return root
+
+
+NODES = {"stack": stack_node, "transaction": stack_node}
+
+
 def damage(root: Path, text: bytes, program: str) -> None:
     """Replace the content of every file, and what every program does."""
     for path in root.rglob("*"):
@@ -90,11 +134,21 @@ def damage(root: Path, text: bytes, program: str) -> None:
             path.write_bytes(f"#!/bin/sh\n{program}\n".encode() if path.stat().st_mode & 0o100 else text)
 
 
+@pytest.fixture(params=SOURCES)
+def source_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def source(source_name: str) -> Source:
+    return SOURCES[source_name]
+
+
 @pytest.fixture(params=["missing", "empty", "garbage", "refused"])
-def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Host]:
+def damaged(request: pytest.FixtureRequest, source_name: str, tmp_path: Path) -> tuple[str, Host]:
     kind = str(request.param)
     if kind != "missing":
-        node(tmp_path)
+        NODES.get(source_name, node)(tmp_path)
     if kind == "empty":
         damage(tmp_path, b"", "exit 1")
     elif kind == "garbage":
@@ -102,15 +156,10 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Host]:
     return kind, Refusing(tmp_path) if kind == "refused" else Host(tmp_path)
 
 
-@pytest.fixture(params=SOURCES)
-def source(request: pytest.FixtureRequest) -> Source:
-    return SOURCES[request.param]
-
-
 @pytest.fixture
-def whole(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def whole(source_name: str, source: Source, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """The facts of the undamaged node."""
-    return source(Host(node(tmp_path_factory.mktemp("whole"))))
+    return source(Host(NODES.get(source_name, node)(tmp_path_factory.mktemp("whole"))))
 
 
 def test_a_whole_node_leaves_nothing_unread(whole: Mapping[str, Any]) -> None:
@@ -158,7 +207,9 @@ def test_a_source_reads_and_starts_nothing_outside_its_root_and_changes_nothing(
     before = _content(Path(host.root))
     with _audited() as touched:
         source(host)
-    assert {path for path in touched if not path.startswith(host.root)} <= {os.devnull}
+    # A relative name is one inside a folder that was opened by its path, when a temporary folder is removed.
+    outside = {path for path in touched if Path(path).is_absolute() or Path(path).exists()}
+    assert {path for path in outside if not path.startswith(host.root)} <= {os.devnull}
     assert _content(Path(host.root)) == before
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from .facts.answer_types import Facts, HealthFacts, Machine
+from .facts.answer_types import Facts, HealthFacts, Machine, StackFacts, TransactionFacts
 
 State = Literal["ok", "differs", "refused", "unsupported", "unknown", "failed", "pending", "contested", "conflict"]
 
@@ -122,4 +122,9 @@ class MachineFacts(_MachineFacts, total=False):
     facts: object
 
 
-FACTS: Mapping[str, type] = {"nccl": Facts, "audit": HealthFacts}
+FACTS: Mapping[str, type] = {
+    "nccl": Facts,
+    "audit": HealthFacts,
+    "stack": StackFacts,
+    "transaction": TransactionFacts,
+}

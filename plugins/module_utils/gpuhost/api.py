@@ -39,7 +39,7 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
 
     Request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
-    for facts: `subjects` ("nccl") and the keys of facts/gather.py.
+    for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
     """
     host = host or Host()
@@ -247,16 +247,27 @@ def _records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of the machine; with `subjects` "nccl" also those that an NCCL run depends on."""
+    """Facts of the machine; with `subjects` also those of an NCCL run ("nccl"), a node's
+    audit ("audit"), or the GPU stack ("stack", "transaction").
+    """
     answer: dict[str, Any] = {"machine": machine.read(host).as_dict()}
+    # Imported when they are asked for: slow to load, and no other action needs them.
     if request.get("subjects") == "nccl":
-        from .facts.gather import gather  # slow to load, and no other action needs it
+        from .facts.gather import gather
 
         answer["facts"] = gather(host, request)
     elif request.get("subjects") == "audit":
         from .facts import health
 
         answer["facts"] = health.read(host, request)
+    elif request.get("subjects") == "stack":
+        from .facts import stack
+
+        answer["facts"] = {"stack": stack.read(host, request)}
+    elif request.get("subjects") == "transaction":
+        from .facts import transaction
+
+        answer["facts"] = {"transaction": transaction.read(host, request)}
     return answer
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SCRATCH = ("/dev/shm", "/run", "/tmp")  # noqa: S108 - only for folders that mkdtemp makes private
 _CHOSEN = re.compile(r"\[([^\]]+)\]")
 
 
@@ -222,6 +223,23 @@ class Host:
         with self.changing(f"remove {path}"), contextlib.suppress(FileNotFoundError):
             os.unlink(self.real(path))
             sync_folder(os.path.dirname(self.real(path)))
+
+    @contextlib.contextmanager
+    def scratch_folder(self) -> Iterator[str]:
+        """The path on this machine of a private folder, removed at the end; in memory if the host has /dev/shm."""
+        import shutil
+        import tempfile  # slow to load, and few visits need it
+
+        parent = next((path for path in SCRATCH if os.access(self.real(path), os.W_OK | os.X_OK)), SCRATCH[-1])
+        try:
+            folder = tempfile.mkdtemp(prefix="gpuctl-", dir=self.real(parent))
+        except OSError as error:
+            error.filename = parent
+            raise
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def run(
         self,

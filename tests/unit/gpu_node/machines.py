@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.gpu_node.model import HostGpuFacts, PciGpu
+from gpuctl.gpu_node.model import HostGpuFacts, PciGpu, StackRequest
+from gpuctl.gpu_node.offers import names_to_look_up
+from gpuctl.gpu_node.rows import Knowledge
+from gpuctl.gpu_node.version import DriverVersion
 
 BARE = HostGpuFacts(
     gpus=(),
@@ -33,8 +36,25 @@ BARE = HostGpuFacts(
     installed_open=None,
     foreign_modules=(),
     busy=(),
-    keys={},
+    repositories=(),
+    keys=(),
+    offers={},
+    lists_age_days=0,
+    efa_installed="",
 )
+
+
+def offered(request: StackRequest, known: Knowledge, kernel: str | None = BARE.kernel) -> dict[str, tuple[str, ...]]:
+    """Repositories that have everything a request may need, in its versions."""
+    driver = str(request.driver) if isinstance(request.driver, DriverVersion) else f"{request.driver}.178.04"
+    versions = dict.fromkeys(names_to_look_up(request, known), f"{driver}-1")
+    versions |= dict.fromkeys(known.toolkit[0].packages, f"{request.toolkit}-1")
+    versions |= {name: f"1:{request.dcgm}" for row in known.dcgm for name in row.packages}
+    free = {name for row in known.sets for name in row.free}
+    return {
+        name.replace("{kernel}", kernel or ""): ("2025.10.11-1" if name in free else version,)
+        for name, version in versions.items()
+    }
 
 
 def gpus(count: int, device: str, subdevice: str | None = None) -> tuple[PciGpu, ...]:

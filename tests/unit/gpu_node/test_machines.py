@@ -9,12 +9,13 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.gpu_node.knowledge import knowledge
-from gpuctl.gpu_node.model import HostGpuFacts, PciGpu, StackPlan, StackRequest
+from gpuctl.gpu_node.model import HostGpuFacts, PciGpu, RepositoryKey, StackPlan, StackRequest
 from gpuctl.gpu_node.plan import alike, plan
 from gpuctl.gpu_node.version import driver_version
-from tests.unit.gpu_node.machines import BARE, INFERRED, MACHINES, gpus, machine
+from tests.unit.gpu_node.machines import BARE, INFERRED, MACHINES, gpus, machine, offered
 
 KNOWN = knowledge()
+APT_KEY = "EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC"
 TODAY = date(2026, 11, 27)
 
 
@@ -24,7 +25,11 @@ def request(driver: str = "580.178.04", **others: str) -> StackRequest:
 
 
 def decide(facts: HostGpuFacts, desired: StackRequest | None = None) -> StackPlan:
-    return plan("node-1", facts, desired or request(), KNOWN, TODAY)
+    """The plan of a host whose repositories have everything, unless its facts say what they have."""
+    desired = desired or request()
+    if facts.offers == {}:
+        facts = replace(facts, offers=offered(desired, KNOWN, facts.kernel))
+    return plan("node-1", facts, desired, KNOWN, TODAY)
 
 
 def verdicts(made: StackPlan, check: str) -> list[Verdict]:
@@ -81,14 +86,14 @@ def test_every_decision_has_a_machine() -> None:
 @pytest.mark.parametrize(
     ("distribution", "driver", "packages"),
     [
-        ("ubuntu22.04", "580.178.04", ("libnvidia-compute-580=580.178.04*", "nvidia-dkms-580-open=580.178.04*")),
-        ("ubuntu24.04", "595.91.07", ("libnvidia-compute=595.91.07*", "nvidia-dkms-open=595.91.07*")),
-        ("debian12", "580.178.04", ("libnvidia-compute-580=580.178.04*", "nvidia-dkms-580-open=580.178.04*")),
-        ("debian13", "595.91.07", ("libnvidia-compute=595.91.07*", "nvidia-dkms-open=595.91.07*")),
-        ("rhel8", "580.178.04", ("nvidia-driver-cuda-580.178.04", "kmod-nvidia-open-dkms-580.178.04")),
-        ("rhel9", "580.178.04", ("nvidia-driver-cuda-580.178.04", "kmod-nvidia-open-dkms-580.178.04")),
-        ("rhel10", "595.91.07", ("nvidia-driver-cuda-595.91.07", "kmod-nvidia-open-dkms-595.91.07")),
-        ("amzn2023", "580.178.04", ("nvidia-driver-cuda-580.178.04", "kmod-nvidia-open-dkms-580.178.04")),
+        ("ubuntu22.04", "580.178.04", ("libnvidia-compute-580=580.178.04-1", "nvidia-dkms-580-open=580.178.04-1")),
+        ("ubuntu24.04", "595.91.07", ("libnvidia-compute=595.91.07-1", "nvidia-dkms-open=595.91.07-1")),
+        ("debian12", "580.178.04", ("libnvidia-compute-580=580.178.04-1", "nvidia-dkms-580-open=580.178.04-1")),
+        ("debian13", "595.91.07", ("libnvidia-compute=595.91.07-1", "nvidia-dkms-open=595.91.07-1")),
+        ("rhel8", "580.178.04", ("nvidia-driver-cuda-580.178.04-1", "kmod-nvidia-open-dkms-580.178.04-1")),
+        ("rhel9", "580.178.04", ("nvidia-driver-cuda-580.178.04-1", "kmod-nvidia-open-dkms-580.178.04-1")),
+        ("rhel10", "595.91.07", ("nvidia-driver-cuda-595.91.07-1", "kmod-nvidia-open-dkms-595.91.07-1")),
+        ("amzn2023", "580.178.04", ("nvidia-driver-cuda-580.178.04-1", "kmod-nvidia-open-dkms-580.178.04-1")),
     ],
 )
 def test_packages_have_the_names_of_the_distribution(distribution: str, driver: str, packages: tuple[str, ...]) -> None:
@@ -106,18 +111,19 @@ def test_rhel_9_has_a_module_stream_and_rhel_10_none() -> None:
 
 def test_fabric_manager_has_dashes_before_580_on_rhel() -> None:
     made = decide(replace(MACHINES["HGX H100"], distribution="rhel9"), request("535.309.01"))
-    assert "nvidia-fabric-manager-535.309.01" in made.packages
+    assert "nvidia-fabric-manager-535.309.01-1" in made.packages
 
 
 def test_hgx_b200_gets_nvlsm_with_a_version_of_its_own_and_ib_umad() -> None:
     made = decide(MACHINES["HGX B200"])
-    assert {"nvlsm", "infiniband-diags", "nvidia-fabricmanager-580=580.178.04*"} <= set(made.packages)
+    own = {"nvlsm=2025.10.11-1", "infiniband-diags=2025.10.11-1"}
+    assert {*own, "nvidia-fabricmanager-580=580.178.04-1"} <= set(made.packages)
     assert made.modules == ("mlx5_core", "ib_umad")
 
 
 def test_a_gb200_tray_gets_imex_and_no_fabric_manager() -> None:
     made = decide(MACHINES["GB200 tray"])
-    assert "nvidia-imex-580=580.178.04*" in made.packages
+    assert "nvidia-imex-580=580.178.04-1" in made.packages
     assert not any("fabricmanager" in name for name in (*made.packages, *made.services))
 
 
@@ -133,8 +139,46 @@ def test_the_set_and_its_kernel_are_held() -> None:
     assert made.pin == "nvidia-driver-pinning-580.178.04"
 
 
-def test_a_branch_alone_has_no_versions_yet() -> None:
-    assert decide(MACHINES["T4"], request("580")).packages[0] == "libnvidia-compute-580"
+def test_a_branch_alone_is_its_newest_version_that_all_parts_have_and_is_then_pinned() -> None:
+    offers = dict.fromkeys(offered(request(), KNOWN), ("595.91.07-1", "580.178.04-1", "580.105.08-1"))
+    made = decide(replace(MACHINES["T4"], offers=offers), request("580"))
+    assert made.driver == "580.178.04"
+    assert made.packages[0] == "libnvidia-compute-580=580.178.04-1"
+    assert made.pin == "nvidia-driver-pinning-580.178.04"
+    behind = decide(replace(MACHINES["T4"], offers={**offers, "nvidia-modprobe": ("580.105.08-1",)}), request("580"))
+    assert behind.driver == "580.105.08"
+
+
+@pytest.mark.parametrize(
+    ("missing", "verdict", "reason"),
+    [
+        (None, Verdict.UNKNOWN, "could not be read"),
+        (("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe"), Verdict.UNKNOWN, "no repository"),
+        (("nvidia-modprobe",), Verdict.FAIL, "no repository of the host has nvidia-modprobe"),
+    ],
+)
+def test_what_the_repositories_lack_is_named(missing: tuple[str, ...] | None, verdict: Verdict, reason: str) -> None:
+    whole = offered(request(), KNOWN)
+    offers = None if missing is None else {**whole, **dict.fromkeys(missing, ())}
+    made = decide(replace(MACHINES["T4"], offers=offers))
+    assert verdicts(made, "repository") == [verdict]
+    assert reason in message(made, "repository")
+    assert made.refused
+
+
+def test_parts_in_different_versions_are_refused_before_anything_is_resolved() -> None:
+    offers = {**offered(request(), KNOWN), "nvidia-modprobe": ("580.105.08-1",)}
+    made = decide(replace(MACHINES["T4"], offers=offers))
+    assert verdicts(made, "one version") == [Verdict.FAIL]
+    assert message(made, "one version") == (
+        "no driver 580.178.04 that all parts are offered in: libnvidia-compute-580, nvidia-dkms-580-open 580.178.04; "
+        "nvidia-modprobe 580.105.08"
+    )
+
+
+def test_facts_of_another_request_are_unknown() -> None:
+    made = decide(replace(MACHINES["T4"], offers={"bash": ("5.2",)}))
+    assert "were not looked up" in message(made, "repository")
 
 
 def test_an_unknown_distribution_is_unknown() -> None:
@@ -179,7 +223,6 @@ def test_a_proprietary_module_after_610_is_unknown() -> None:
         ("T4", "535.309.01", Verdict.WARN, "branch 535 (LTS) ended in 2026-06"),
         ("T4", "610.57.04", Verdict.WARN, "branch 610 (new feature) ended in 2026-08"),
         ("T4", "575.57.08", Verdict.UNKNOWN, "branch 575 is not known"),
-        ("HGX B300", "580", Verdict.UNKNOWN, "which of branch 580 is not decided yet"),
         ("T4", "580.178.04", Verdict.OK, "driver 580.178.04"),
     ],
 )
@@ -265,7 +308,6 @@ def test_a_silent_nvidia_smi_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("facts", "check", "verdict"),
     [
-        ({"headers": False}, "headers", Verdict.FAIL),
         ({"headers": None}, "headers", Verdict.UNKNOWN),
         ({"secure_boot": True, "mok_enrolled": False}, "secure boot", Verdict.FAIL),
         ({"secure_boot": True, "mok_enrolled": None}, "secure boot", Verdict.UNKNOWN),
@@ -273,8 +315,8 @@ def test_a_silent_nvidia_smi_is_unknown() -> None:
         ({"secure_boot": None}, "secure boot", Verdict.UNKNOWN),
         ({"busy": ("2 processes on GPUs",)}, "busy", Verdict.FAIL),
         ({"busy": None}, "busy", Verdict.UNKNOWN),
-        ({"keys": {"/usr/share/keyrings/cuda.gpg": "0" * 40}}, "repository key", Verdict.FAIL),
-        ({"keys": {"cuda.gpg": "EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC"}}, "repository key", Verdict.OK),
+        ({"keys": (RepositoryKey("/usr/share/keyrings/cuda.gpg", "0" * 40),)}, "repository key", Verdict.FAIL),
+        ({"keys": (RepositoryKey("cuda.gpg", APT_KEY),)}, "repository key", Verdict.OK),
         ({"keys": None}, "repository key", Verdict.UNKNOWN),
         ({"holds": None}, "holds", Verdict.UNKNOWN),
         ({"packages": None}, "holds", Verdict.UNKNOWN),
@@ -283,7 +325,20 @@ def test_a_silent_nvidia_smi_is_unknown() -> None:
             "holds",
             Verdict.WARN,
         ),
-        ({"running_module": "570.86.15", "installed_module": "580.178.04", "smi_gpus": 1}, "module", Verdict.WARN),
+        (
+            {
+                "running_module": "570.86.15",
+                "installed_module": "580.178.04",
+                "smi_gpus": 1,
+                "packages": {"nvidia-dkms-580-open": "580.178.04-1"},
+            },
+            "module",
+            Verdict.WARN,
+        ),
+        ({"busy": ("GPU processes unknown: nvidia-smi: not on this host",)}, "busy", Verdict.UNKNOWN),
+        ({"lists_age_days": 15}, "package lists", Verdict.WARN),
+        ({"lists_age_days": None}, "package lists", Verdict.UNKNOWN),
+        ({"repositories": None}, "repository key", Verdict.UNKNOWN),
         ({"installed_module": None}, "module", Verdict.UNKNOWN),
         ({"foreign_modules": None}, "foreign module", Verdict.UNKNOWN),
     ],
@@ -295,8 +350,33 @@ def test_the_host_is_judged(facts: dict[str, object], check: str, verdict: Verdi
     assert all(finding.hint for finding in made.findings if finding.verdict is Verdict.FAIL)
 
 
+def test_a_branch_whose_version_is_not_chosen_may_be_too_old_for_a_gpu() -> None:
+    made = decide(replace(MACHINES["HGX B300"], offers=None), request("580"))
+    assert "which of branch 580 is not decided yet" in message(made, "driver version")
+
+
+def test_missing_headers_are_installed_if_a_repository_has_them_and_refused_otherwise() -> None:
+    made = decide(replace(MACHINES["T4"], headers=False))
+    assert verdicts(made, "headers") == [Verdict.OK]
+    assert made.packages[0] == "linux-headers-6.8.0-1021-aws"
+    offers = {**offered(request(), KNOWN), "linux-headers-6.8.0-1021-aws": ()}
+    refused = decide(replace(MACHINES["T4"], headers=False, offers=offers))
+    assert verdicts(refused, "headers") == [Verdict.FAIL]
+
+
+def test_headers_of_dnf_are_those_of_the_running_release() -> None:
+    kernel = "5.14.0-570.el9.x86_64"
+    rhel = replace(MACHINES["T4"], distribution="rhel9", kernel=kernel, headers=False)
+    newer, same = ("5.14.0-611.el9",), ("5.14.0-611.el9", "5.14.0-570.el9")
+    assert verdicts(decide(replace(rhel, offers={**offered(request(), KNOWN), "kernel-devel": newer})), "headers") == [
+        Verdict.FAIL
+    ]
+    made = decide(replace(rhel, offers={**offered(request(), KNOWN), "kernel-devel": same}))
+    assert made.packages[0] == "kernel-devel-5.14.0-570.el9"
+
+
 def test_debian_13_rejects_the_old_apt_key() -> None:
-    old = {"cuda.gpg": "EB693B3035CD5710E231E123A4B469963BF863CC"}
+    old = (RepositoryKey("cuda.gpg", APT_KEY),)
     made = decide(replace(MACHINES["T4"], distribution="debian13", keys=old))
     assert verdicts(made, "repository key") == [Verdict.FAIL]
 
@@ -327,3 +407,31 @@ def test_a_site_without_driver_installs_nothing() -> None:
 def test_hosts_alike_are_one_group() -> None:
     plans = [plan(name, MACHINES["T4"], request(), KNOWN, TODAY) for name in ("a", "b")]
     assert list(alike([*plans, decide(MACHINES["L4"])]).values()) == [["a", "b"], ["node-1"]]
+
+
+INSTALLED = dict.fromkeys(("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe"), "580.178.04-1")
+CURRENT = replace(MACHINES["T4"], packages=INSTALLED, **LOADED, smi_gpus=1)  # type: ignore[arg-type]
+
+
+def test_a_host_that_has_it_all_needs_nothing_even_at_work_and_without_repositories() -> None:
+    at_work = replace(CURRENT, busy=("2 processes on GPUs",), headers=False, secure_boot=None, offers=None)
+    made = decide(at_work)
+    assert (made.state, made.packages, made.reboot) == ("up to date", (), False)
+
+
+def test_a_host_with_one_part_behind_gets_the_whole_set() -> None:
+    made = decide(replace(CURRENT, packages={**INSTALLED, "nvidia-modprobe": "580.105.08-1"}))
+    assert made.state == "install"
+    assert made.components[0].installed == "580.178.04, 580.105.08"
+    assert len(made.packages) == 3
+
+
+def test_a_driver_that_no_package_brought_is_refused() -> None:
+    made = decide(replace(CURRENT, packages={"nvidia-container-toolkit": "1.20.0-1"}))
+    assert verdicts(made, "driver origin") == [Verdict.FAIL]
+
+
+def test_a_distribution_has_no_fabric_manager() -> None:
+    hgx = replace(MACHINES["HGX H100"], distribution="debian12")
+    made = decide(hgx, StackRequest(driver_version("535.309.01"), repository="distribution"))
+    assert "no package of fabric_manager" in message(made, "packages")

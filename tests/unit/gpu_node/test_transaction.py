@@ -35,17 +35,47 @@ def test_apt_installs_upgrades_and_removes() -> None:
     assert change.removes == {"nvidia-dkms-570-open": "570.990.01-1ubuntu1"}
 
 
-def test_dnf_has_epochs_streams_and_wrapped_rows() -> None:
-    change = transaction.dnf(text("dnf_assumeno_stream.txt"))
+def test_dnf_has_epochs_and_what_is_replaced_or_removed() -> None:
+    change = transaction.dnf(text("dnf_assumeno_upgrade.txt"))
     assert change.installs == {
         "kmod-nvidia-open-dkms": "3:580.990.04-1.el9",
         "nvidia-driver-cuda": "3:580.990.04-1.el9",
-        "dkms": "3.2.2-1.el9",
-        "nvidia-a-package-whose-name-is-too-long-for-the-column": "3:580.990.04-1.el9",
+        "nvidia-fabricmanager": "3:580.990.04-1.el9",
         "nvidia-persistenced": "3:580.990.02-1.el9",
+        "dkms": "3.2.2-1.el9",
     }
-    assert change.removes == {"nvidia-modprobe": "3:570.990.01-1.el9"}
-    assert change.streams == {"nvidia-driver": "580-open"}
+    assert change.removes == {
+        "nvidia-fabric-manager": "3:570.990.01-1.el9",
+        "kmod-nvidia-latest-dkms": "3:570.990.01-1.el9",
+    }
+
+
+def test_dnf_enables_a_module_stream() -> None:
+    change = transaction.dnf(text("dnf_assumeno_stream.txt"))
+    assert (change.installs, change.streams) == ({}, {"nvidia-driver": "580-open"})
+
+
+def test_an_older_dnf_wraps_a_row_after_a_long_name() -> None:
+    head = " Package  Arch  Version  Repository  Size\nInstalling:\n"
+    row = " nvidia-a-package-with-a-long-name\n      x86_64 3:580.990.04-1.el9   cuda-rhel9     29 M\n"
+    change = transaction.dnf(f"{head}{row}\nTransaction Summary\n")
+    assert change.installs == {"nvidia-a-package-with-a-long-name": "3:580.990.04-1.el9"}
+
+
+def test_dnfs_problems_are_its_reason() -> None:
+    with pytest.raises(transaction.Unresolvable, match="conflicts with kmod-nvidia-latest-dkms provided by"):
+        transaction.dnf(text("dnf_assumeno_conflict.txt"))
+
+
+def test_apts_unmet_dependencies_are_its_reason() -> None:
+    output = (
+        "The following packages have unmet dependencies:\n"
+        " nvidia-open-kernel-dkms : Depends: firmware-nvidia-gsp (= 535.261.03) or\n"
+        "                                    firmware-nvidia-gsp-535.261.03\n"
+        "E: Unable to correct problems, you have held broken packages.\n"
+    )
+    with pytest.raises(transaction.Unresolvable, match=r"broken packages.; .*-gsp \(= 535.261.03\)"):
+        transaction.apt(output)
 
 
 def test_nothing_to_do_is_an_empty_transaction() -> None:
@@ -105,8 +135,11 @@ def test_a_transitional_package_of_another_branch_is_refused() -> None:
 
 
 def test_dnfs_persistenced_one_build_behind_is_refused() -> None:
-    [finding] = judge(transaction.dnf(text("dnf_assumeno_stream.txt")), {}, "580.990.04")
-    assert finding.message == "2 versions in one set: open module, driver 580.990.04; persistenced 580.990.02"
+    installed = {"nvidia-fabric-manager": "3:570.990.01-1.el9", "kmod-nvidia-latest-dkms": "3:570.990.01-1.el9"}
+    [finding] = judge(transaction.dnf(text("dnf_assumeno_upgrade.txt")), installed, "580.990.04")
+    assert finding.message == (
+        "2 versions in one set: open module, driver, fabric manager 580.990.04; persistenced 580.990.02"
+    )
 
 
 def test_an_installed_fabric_manager_that_stays_behind_is_refused() -> None:

@@ -19,6 +19,7 @@ from gpuctl.gpu_node.site import read_variables
 from tests.unit.gpuhost.trees import put
 
 KERNEL = "6.8.0-9001-test"
+KEY = "/usr/share/keyrings/cuda-archive-keyring.gpg"
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.990.04  Release Build  (builder@example)
 GCC version:  gcc version 13.3.0
 """
@@ -69,13 +70,23 @@ def root(tmp_path: Path) -> Path:
     rows = "nvidia-dkms-580-open 580.990.04-1 installed\\nbash 5.2 installed\\nnvidia-imex 580.1.1-1 config-files\\n"
     program(tmp_path, "dpkg-query", f"printf '{rows}'")
     program(tmp_path, "apt-mark", "echo nvidia-dkms-580-open")
+    program(tmp_path, "apt-get", "exit 1")
+    program(
+        tmp_path, "apt-cache", "printf 'nvlsm | 2.0-1 | http://m/ Packages\\nnvlsm | 1.0-1 | http://m/ Packages\\n'"
+    )
+    put(tmp_path, "/var/lib/apt/lists/m_InRelease", "")
+    put(
+        tmp_path, "/etc/apt/sources.list.d/m.list", f"deb [signed-by={KEY}] http://user:secret@m/compute/cuda/repos /\n"
+    )
+    put(tmp_path, stack.EFA, "# EFA installer version: 1.48.0\nefa\n")
+    (tmp_path / "tmp").mkdir()
     lines = f"pub:-:4096:1:A:1:::-:::scSC:\\nfpr:::::::::{'A' * 40}:\\nsub:-:1:\\nfpr:::::::::{'B' * 40}:\\n"
     program(tmp_path, "gpg", f"printf '{lines}'")
     return tmp_path
 
 
 def read(root: Path) -> dict[str, Any]:
-    facts = stack.read(Host(root), {})
+    facts = stack.read(Host(root), {"look_up": ["nvlsm", "nope"]})
     json.dumps(facts)
     return facts
 
@@ -104,7 +115,18 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "installed_open": True,
         "foreign_modules": ["nouveau"],
         "smi_gpus": 1,
-        "keys": {"/usr/share/keyrings/cuda-archive-keyring.gpg": "A" * 40},
+        "repositories": [
+            {
+                "file": "/etc/apt/sources.list.d/m.list",
+                "uri": "http://m/compute/cuda/repos",
+                "keys": [KEY],
+                "verified": True,
+            }
+        ],
+        "keys": [{"name": KEY, "fingerprint": "A" * 40, "unusable": ""}],
+        "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": []},
+        "lists_age_days": 0,
+        "efa_installed": "1.48.0",
         "unread": {},
     }
     assert busy == []
@@ -122,7 +144,7 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "pins", "busy", "keys", "unread"}
+    assert known.keys() == {"architecture", "pins", "busy", "efa_installed", "unread"}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 
@@ -136,6 +158,7 @@ def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
         ("dpkg-query", "exit 2", "packages"),
         ("apt-mark", "exit 100", "holds"),
         ("gpg", "echo no valid OpenPGP data >&2; exit 2", "keys"),
+        ("apt-cache", "echo The package lists are damaged >&2; exit 100", "offers"),
     ],
 )
 def test_a_program_that_fails_leaves_a_reason(root: Path, name: str, script: str, fact: str) -> None:
@@ -187,7 +210,7 @@ def test_a_machine_with_bios_has_no_secure_boot(root: Path) -> None:
 
 
 def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
-    for name in ("dpkg-query", "apt-mark"):
+    for name in ("dpkg-query", "apt-mark", "apt-get"):
         (root / "usr/bin" / name).unlink()
     program(root, "rpm", "printf 'nvidia-driver-cuda 3:580.990.04-1.el9 installed\\nnvlsm 0:2025.1-1 installed\\n'")
     program(root, "dnf", "exit 1")
@@ -195,3 +218,8 @@ def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
     facts = read(root)
     assert facts["packages"] == {"nvidia-driver-cuda": "3:580.990.04-1.el9", "nvlsm": "2025.1-1"}
     assert facts["holds"] == ["nvidia-driver-cuda-3:580.990.04-1.el9.*"]
+
+
+def test_a_missing_program_is_named_once(root: Path) -> None:
+    (root / "usr/bin/nvidia-smi").unlink()
+    assert read(root)["unread"]["smi_gpus"] == "nvidia-smi: not on this host"

@@ -414,3 +414,15 @@ class HealthFacts(TypedDict, total=False):
     counters: CountersFacts | UnreadSubject
     system: SystemFacts | UnreadSubject
     seconds: Amount
+
+
+class StackFacts(TypedDict, total=False):
+    """See `stack.read`; gpuctl/gpu_node/facts.py holds it against its shape."""
+
+    stack: object
+
+
+class TransactionFacts(TypedDict, total=False):
+    """See `transaction.read`; gpuctl/gpu_node/facts.py holds it against its shape."""
+
+    transaction: object

@@ -62,7 +62,7 @@ def _module(host: Host, unread: dict[str, str]) -> tuple[str | None, bool | None
     """Version of the loaded kernel module, and whether it is the open one."""
     text = host.read_or_none(MODULE)
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text or "")
-    version = match.group(1) if match else host.value("/sys/module/nvidia/version")
+    version = match.group(1) if match else host.value("/sys/module/nvidia/version") or None
     if version is None:
         unread["module"] = "no NVIDIA driver is loaded" if text is None else f"{MODULE} names no version"
     return version, "Open Kernel Module" in text if text and match else None

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..host import Host
+from ..host import Host, Result
 from . import busy as jobs
+from . import package_lists, repositories
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MOK_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
-KEY_FOLDERS = ("/usr/share/keyrings", "/etc/apt/keyrings", "/etc/apt/trusted.gpg.d", "/etc/pki/rpm-gpg")
 VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULE = "/proc/driver/nvidia/version"
 LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
-# Without these options, and a home that nothing can be written to, gpg creates ~/.gnupg even to show a file.
-GPG = ("gpg", "--batch", "--no-keyring", "--no-options", "--trust-model", "always", "--lock-never", "--with-colons")
+EFA = "/opt/amazon/efa_installed_packages"
 # Rebuilds of RHEL, for which NVIDIA's packages are the same.
 REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}
 _CONCERNS = re.compile(
@@ -37,13 +37,15 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """One key for each of READERS, and `unread`: name -> reason. A value that could not be read is None.
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
-    module, `mok_enrolled` without Secure Boot; then they have no reason.
+    module, `mok_enrolled` without Secure Boot; then they have no reason. Request: `look_up`, names of packages whose
+    versions in the repositories are read.
     """
     facts: dict[str, Any] = {}
     unread: dict[str, str] = {}
+    look_up = [str(name) for name in request.get("look_up", ())]
     for name, reader in READERS.items():
         try:
-            facts[name] = reader(host, facts)
+            facts[name] = reader(host, {"look_up": look_up, **facts})
         except Unreadable as error:
             facts[name], unread[name] = None, str(error)
         except OSError as error:
@@ -51,32 +53,44 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "unread": unread}
 
 
+def _reason(program: str, result: Result) -> str:
+    """The last line of a program that failed, with its name once."""
+    line = result.last_line
+    return line if line.startswith(program) else f"{program}: {line}"
+
+
 def _bus(host: Host, vendor: str, of_class: str = "") -> list[str]:
     """Addresses of a vendor's devices whose class begins so."""
     if not host.exists(PCI):
         raise Unreadable(f"{PCI} is missing")
-    devices = [address for address in host.listdir(PCI) if _value(host, f"{PCI}/{address}/vendor") == vendor]
-    return [address for address in devices if _value(host, f"{PCI}/{address}/class").startswith(of_class)]
+    devices = [address for address in host.listdir(PCI) if _number(host, f"{PCI}/{address}/vendor") == vendor]
+    return [address for address in devices if _number(host, f"{PCI}/{address}/class").startswith(of_class)]
 
 
-def _value(host: Host, path: str) -> str:
+def _value(host: Host, path: str, form: str = r"\S+") -> str:
+    """A kernel file's value; Unreadable if it is missing, or not of this form."""
     text = host.value(path)
-    if text is None:
-        raise Unreadable(f"{path} is missing")
+    if text is None or not re.fullmatch(form, text):
+        raise Unreadable(f"{path} is missing" if text is None else f"{path} has no such value: {text[:40]!r}")
     return text
+
+
+def _number(host: Host, path: str) -> str:
+    """A value in hexadecimal digits, in lower case, with its 0x."""
+    return _value(host, path, "0x[0-9A-Fa-f]+").lower()
 
 
 def _id(host: Host, address: str, name: str) -> str | None:
     """Four hexadecimal digits of an id of the device; None if the device has no such file."""
-    text = host.value(f"{PCI}/{address}/{name}")
-    return text[2:].lower() if text else None
+    path = f"{PCI}/{address}/{name}"
+    return _number(host, path)[2:] if host.exists(path) else None
 
 
 def _gpus(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str | None]]:
     return [
         {
             "address": address,
-            "device": _value(host, f"{PCI}/{address}/device")[2:].lower(),
+            "device": _number(host, f"{PCI}/{address}/device")[2:],
             "subvendor": _id(host, address, "subsystem_vendor"),
             "subdevice": _id(host, address, "subsystem_device"),
         }
@@ -85,7 +99,7 @@ def _gpus(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str | None]]:
 
 
 def _nvswitches(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    return [_value(host, f"{PCI}/{address}/device")[2:].lower() for address in _bus(host, NVIDIA, "0x0680")]
+    return [_number(host, f"{PCI}/{address}/device")[2:] for address in _bus(host, NVIDIA, "0x0680")]
 
 
 def _infiniband_vpd(host: Host, facts: Mapping[str, Any]) -> list[str]:
@@ -95,11 +109,11 @@ def _infiniband_vpd(host: Host, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _efa_devices(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    return [a for a in _bus(host, AMAZON) if (host.value(f"{PCI}/{a}/device") or "").startswith("0xefa")]
+    return [a for a in _bus(host, AMAZON) if _number(host, f"{PCI}/{a}/device").startswith("0xefa")]
 
 
 def _kernel(host: Host, facts: Mapping[str, Any]) -> str:
-    return _value(host, "/proc/sys/kernel/osrelease")
+    return _value(host, "/proc/sys/kernel/osrelease", r"[\w.+~-]+")
 
 
 def _headers(host: Host, facts: Mapping[str, Any]) -> bool:
@@ -114,8 +128,9 @@ def _secure_boot(host: Host, facts: Mapping[str, Any]) -> bool:
     if not host.exists("/sys/firmware/efi"):
         return False
     text = host.read_or_none(SECURE_BOOT)
-    if not text:
-        raise Unreadable(f"{SECURE_BOOT} is missing or empty")
+    # Four bytes of attributes, and one of the value.
+    if text is None or not re.fullmatch(r".{4}[\x00\x01]", text, re.DOTALL):
+        raise Unreadable(f"{SECURE_BOOT} is {'missing' if text is None else 'not understood'}")
     return text[-1] == "\x01"
 
 
@@ -127,7 +142,7 @@ def _mok_enrolled(host: Host, facts: Mapping[str, Any]) -> bool | None:
         if "is already enrolled" in result.out:
             return True
         if "is not enrolled" not in result.out:
-            raise Unreadable(f"mokutil: {result.last_line}")
+            raise Unreadable(_reason("mokutil", result))
     return False
 
 
@@ -149,14 +164,16 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
         result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
     if not result.ok:
         raise Unreadable(result.last_line)
-    rows = (line.split() for line in result.out.splitlines())
+    rows = [line.split() for line in result.out.splitlines()]
+    if not rows or not all(2 <= len(row) <= 3 and re.fullmatch("[a-z-]+", row[-1]) for row in rows):
+        raise Unreadable("the package manager's list is not understood")  # a package that is not installed has 2 cells
     installed = (row for row in rows if len(row) == 3 and row[2] == "installed" and _CONCERNS.search(row[0]))
     return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
 
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("apt-mark"):
-        result = host.run("apt-mark", "showhold")
+        result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
         if not result.ok:
             raise Unreadable(result.last_line)
         return result.out.split()
@@ -178,7 +195,7 @@ def _running_module(host: Host, facts: Mapping[str, Any]) -> str:
     if not host.exists("/sys/module/nvidia") and not host.exists(MODULE):
         return ""
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", host.read_or_none(MODULE) or "")
-    return match.group(1) if match else _value(host, "/sys/module/nvidia/version")
+    return match.group(1) if match else _value(host, "/sys/module/nvidia/version", r"\d+(\.\d+)+")
 
 
 def _running_open(host: Host, facts: Mapping[str, Any]) -> bool | None:
@@ -198,7 +215,7 @@ def _modinfo(host: Host, facts: Mapping[str, Any], field: str) -> str:
     if not result.ok and "not found" in result.err:
         return ""
     if not result.ok or not result.out.strip():
-        raise Unreadable(f"modinfo: {result.last_line}")
+        raise Unreadable(_reason("modinfo", result))
     return result.out.split("\n", 1)[0].strip()
 
 
@@ -223,7 +240,7 @@ def _smi_gpus(host: Host, facts: Mapping[str, Any]) -> int | None:
         return None
     result = host.run("nvidia-smi", "-L", limit=LIMIT_S)
     if not result.ok:
-        raise Unreadable(f"nvidia-smi: {result.last_line}")
+        raise Unreadable(_reason("nvidia-smi", result))
     return len(_SMI_GPU.findall(result.out))
 
 
@@ -231,19 +248,45 @@ def _busy(host: Host, facts: Mapping[str, Any]) -> list[str]:
     return jobs.busy(host)
 
 
-def _keys(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of the keys in files whose name has nvidia or cuda; the second key of a file is "FILE 2"."""
-    keys = {}
-    for path in (path for folder in KEY_FOLDERS for path in host.glob(f"{folder}/*")):
-        if not re.search("nvidia|cuda", os.path.basename(path), re.IGNORECASE):
-            continue
-        result = host.run(*GPG, "--show-keys", host.real(path), limit=20, environment={"GNUPGHOME": "/proc"})
-        # The first fpr line after a pub line is of that key, the others of its subkeys.
-        fingerprints = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:+([0-9A-F]{40}):", result.out, re.MULTILINE)
-        if not result.ok or not fingerprints:
-            raise Unreadable(f"{path}: {result.last_line}")
-        keys.update({path if not number else f"{path} {number + 1}": key for number, key in enumerate(fingerprints)})
-    return keys
+def _repositories(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not package_lists.manager(host):
+        raise Unreadable("neither apt-get nor dnf is on this host")
+    return repositories.repositories(host)
+
+
+def _keys(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str]]:
+    if facts["repositories"] is None:
+        raise Unreadable("the repositories could not be read")
+    try:
+        return repositories.keys(host, facts["repositories"])
+    except repositories.BadKey as error:
+        raise Unreadable(str(error)) from error
+
+
+def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    if facts["kernel"] is None:
+        raise Unreadable("the running kernel is unknown")
+    if not package_lists.manager(host):
+        raise Unreadable("neither apt-get nor dnf is on this host")
+    return package_lists.offered(host, facts["look_up"], facts["kernel"])
+
+
+def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
+    age = package_lists.age_days(host, time.time())
+    if age is None:
+        raise Unreadable("the host has no package lists")
+    return age
+
+
+def _efa_installed(host: Host, facts: Mapping[str, Any]) -> str:
+    """Version of the EFA installer that ran last; "" if none has. A folder alone proves nothing."""
+    text = host.read_or_none(EFA)
+    if text is None:
+        return ""
+    match = re.search(r"EFA installer version:\s*([\d.]+)", text)
+    if match is None:
+        raise Unreadable(f"{EFA} names no version")
+    return match[1]
 
 
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
@@ -272,5 +315,9 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "foreign_modules": _foreign_modules,
     "smi_gpus": _smi_gpus,
     "busy": _busy,
+    "repositories": _repositories,
     "keys": _keys,
+    "offers": _offers,
+    "lists_age_days": _lists_age_days,
+    "efa_installed": _efa_installed,
 }

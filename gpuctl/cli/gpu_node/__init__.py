@@ -1,0 +1,1 @@
+"""gpu-node: the software stack of GPU hosts."""

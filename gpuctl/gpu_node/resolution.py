@@ -1,0 +1,82 @@
+"""Have a plan's transaction resolved on its host, and judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, problems, unknown, warn
+from gpuctl.gpu_node import transaction
+from gpuctl.gpu_node.model import HostGpuFacts, StackPlan
+from gpuctl.gpu_node.offers import ONE_VERSION, REPOSITORY
+from gpuctl.gpu_node.package_check import judge_transaction
+from gpuctl.gpu_node.rows import Knowledge
+from gpuctl.gpu_node.transaction import Transaction
+from gpuctl.gpu_node.version import driver_version
+
+CHECK = "transaction"
+# Dependencies that must not come in another version, beside the packages that are named with theirs.
+PINNED = "*nvidia* cuda-drivers* libcuda1 libnvsdm*"
+PARSERS: Mapping[str, Callable[[str], Transaction]] = {"apt": transaction.apt, "dnf": transaction.dnf}
+
+
+def question(made: StackPlan) -> dict[str, Any] | None:
+    """The request for `gpuhost/facts/transaction.py`; None if nothing would be installed, or no versions were chosen.
+
+    Other refusals do not matter: the report of a busy host has a mixed set, too.
+    """
+    undecided = any(finding.check in {ONE_VERSION, REPOSITORY} for finding in problems(made.findings))
+    if undecided or not made.packages:
+        return None
+    version = driver_version(made.driver)
+    pins = f"Package: {PINNED}\nPin: version {version}*\nPin-Priority: 1000\n" if version else ""
+    return {"packages": list(made.packages), "pins": pins, "hotfixes": bool(made.module_stream)}
+
+
+def unresolved(made: StackPlan, why: str) -> StackPlan:
+    """The plan of a host that did not resolve its transaction."""
+    hint = "plan again without --from" if not why else "look at the reason, and plan again"
+    message = f"the packages could not be resolved on the host{f': {why}' if why else ''}"
+    return _with(made, unknown(CHECK, made.host, message, hint))
+
+
+def resolved(made: StackPlan, answer: Mapping[str, Any], facts: HostGpuFacts, known: Knowledge) -> StackPlan:
+    """The plan with the transaction that its host resolved, judged. `answer`: see `gpuhost/facts/transaction.py`."""
+    output, parse = answer.get("output"), PARSERS.get(str(answer.get("manager")))
+    if not isinstance(output, str) or parse is None:
+        unread = answer.get("unread")
+        reason = unread.get("output") if isinstance(unread, Mapping) else ""
+        return unresolved(made, str(reason or "its answer has no output"))
+    try:
+        change = parse(output)
+    except transaction.Unresolvable as error:
+        return _with(
+            made, fail(CHECK, made.host, str(error), "look at the host's repositories, pins and held packages")
+        )
+    except ValueError as error:
+        return _with(
+            made, unknown(CHECK, made.host, str(error), "resolve it on the host by hand, and report the output")
+        )
+    findings = _removals(made, change, known)
+    version = driver_version(made.driver)
+    if version is not None and any(part.name == "driver" for part in made.components):
+        findings += judge_transaction(made.host, change, facts.packages, version, known.one_version)
+    return replace(_with(made, *findings), installs=dict(change.installs), removes=dict(change.removes))
+
+
+def _removals(made: StackPlan, change: Transaction, known: Knowledge) -> list[Finding]:
+    """Packages that would go although they are no part of the driver, which changes as a whole."""
+    expected = {name for component in made.components for name in component.removes}
+    others = [
+        f"{name} {version}"
+        for name, version in change.removes.items()
+        if name not in expected and not any(part.fits(name) for part in known.one_version)
+    ]
+    message = f"would also remove {named(others)}"
+    return [warn(CHECK, made.host, message, "check whether the host needs them")] if others else []
+
+
+def _with(made: StackPlan, *findings: Finding) -> StackPlan:
+    return replace(made, findings=(*made.findings, *findings))

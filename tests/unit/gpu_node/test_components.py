@@ -1,0 +1,96 @@
+"""Container toolkit, DCGM and EFA in the plan, beside the driver and without one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.gpu_node.knowledge import knowledge
+from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan, StackRequest
+from gpuctl.gpu_node.plan import plan
+from gpuctl.gpu_node.version import driver_version
+from tests.unit.gpu_node.machines import MACHINES, offered
+
+KNOWN = knowledge()
+REQUEST = StackRequest(driver_version("580.178.04"), toolkit="1.20.0", dcgm="4.6.0-1", efa="1.48.0")
+TOOLKIT = dict.fromkeys(KNOWN.toolkit[0].packages, "1.20.0-1")
+
+
+def decide(facts: HostGpuFacts, request: StackRequest = REQUEST) -> StackPlan:
+    offers = offered(request, KNOWN) | dict(facts.offers or {}) if facts.offers is not None else None
+    return plan("node-1", replace(facts, offers=offers), request, KNOWN, date(2026, 11, 27))
+
+
+def part(made: StackPlan, name: str) -> Component:
+    return next(component for component in made.components if component.name == name)
+
+
+def test_toolkit_and_dcgm_come_in_exact_versions() -> None:
+    made = decide(MACHINES["L40S"])
+    assert part(made, "container toolkit").packages == tuple(f"{name}=1.20.0-1" for name in TOOLKIT)
+    assert part(made, "dcgm").packages == (
+        "datacenter-gpu-manager-4-core=1:4.6.0-1",
+        "datacenter-gpu-manager-4-cuda13=1:4.6.0-1",
+    )
+    assert set(part(made, "dcgm").packages) < set(made.packages)
+
+
+def test_dcgm_is_that_of_the_drivers_cuda_and_the_old_one_goes() -> None:
+    old = replace(MACHINES["L40S"], packages={"datacenter-gpu-manager": "1:3.3.9"})
+    made = decide(old, replace(REQUEST, driver=driver_version("535.309.01")))
+    assert part(made, "dcgm").packages[1] == "datacenter-gpu-manager-4-cuda12=1:4.6.0-1"
+    assert part(made, "dcgm").removes == ("datacenter-gpu-manager",)
+
+
+def test_without_a_driver_of_the_site_dcgm_follows_the_installed_one() -> None:
+    request = replace(REQUEST, driver=None)
+    made = decide(replace(MACHINES["L40S"], installed_module="535.309.01"), request)
+    assert "datacenter-gpu-manager-4-cuda12=1:4.6.0-1" in made.packages
+    bare = decide(MACHINES["L40S"], request)
+    assert [finding.verdict for finding in bare.findings if finding.check == "dcgm"] == [Verdict.UNKNOWN]
+
+
+def test_an_installed_toolkit_stays_and_a_part_behind_moves_all() -> None:
+    stays = decide(replace(MACHINES["L40S"], packages=TOOLKIT))
+    assert (part(stays, "container toolkit").changes, part(stays, "container toolkit").packages) == (False, ())
+    moves = decide(replace(MACHINES["L40S"], packages={**TOOLKIT, "libnvidia-container1": "1.19.0-1"}))
+    assert part(moves, "container toolkit").changes
+    assert part(moves, "container toolkit").installed == "1.20.0-1, 1.19.0-1"
+
+
+def test_a_version_that_no_repository_has_is_refused_with_what_it_has() -> None:
+    made = decide(replace(MACHINES["L40S"], offers={"libnvidia-container1": ("1.17.8-1",)}))
+    [finding] = [finding for finding in made.findings if finding.check == "repository"]
+    assert (finding.verdict, finding.message) == (
+        Verdict.FAIL,
+        "no container toolkit 1.20.0-1 in the host's repositories: libnvidia-container1 has 1.17.8-1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "installed", "changes", "desired"),
+    [
+        ((), "", False, "none"),
+        (("0000:30:00.0",), "", True, "1.48.0"),
+        (("0000:30:00.0",), "1.47.0", True, "1.48.0"),
+        (("0000:30:00.0",), "1.48.0", False, "1.48.0"),
+        (("0000:30:00.0",), None, None, "1.48.0"),
+        (None, "", None, "1.48.0"),
+    ],
+)
+def test_efa_is_for_hosts_with_its_devices_by_the_recorded_version(
+    devices: tuple[str, ...] | None, installed: str | None, changes: bool | None, desired: str
+) -> None:
+    made = decide(replace(MACHINES["L40S"], efa_devices=devices, efa_installed=installed))
+    assert (part(made, "efa").changes, part(made, "efa").desired) == (changes, desired)
+    assert (made.state == "unknown") == (changes is None)
+
+
+def test_unread_packages_make_everything_unknown() -> None:
+    made = decide(replace(MACHINES["L40S"], packages=None, unread={"packages": "dpkg-query: broken"}))
+    assert [component.changes for component in made.components[:3]] == [None, None, None]
+    assert made.state == "unknown"
+    assert "dpkg-query: broken" in next(finding.message for finding in made.findings if finding.check == "holds")
