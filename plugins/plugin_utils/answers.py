@@ -90,19 +90,19 @@ def checked(answer: object, action: str) -> dict[str, Any]:
         raise BadAnswer("its answer is not a JSON object")
     if answer.get("form") != FORM:
         raise BadAnswer(f"its answer has form {printable(repr(answer.get('form'))[:40])}, this gpuctl reads {FORM}")
-    misfit = _misfit(answer, ERROR if "error" in answer else SHAPES[action], "") or _unread_facts(answer)
-    if misfit:
-        raise BadAnswer(f"its answer makes no sense: {printable(misfit)}")
+    wrong = misfit(answer, ERROR if "error" in answer else SHAPES[action], "") or _unread_facts(answer)
+    if wrong:
+        raise BadAnswer(f"its answer makes no sense: {printable(wrong)}")
     cleaned: dict[str, Any] = _cleaned(answer)
     return cleaned
 
 
-def _misfit(value: object, shape: Any, place: str) -> str:
+def misfit(value: object, shape: Any, place: str = "") -> str:
     """Path of the first value of another shape, with the reason; empty if there is none."""
     if isinstance(shape, list):
         if not isinstance(value, list):
             return f"{place} is not a list"
-        return next(filter(None, (_misfit(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
+        return next(filter(None, (misfit(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
     if isinstance(shape, frozenset):
         return "" if isinstance(value, str) and value in shape else f"{place} is {str(value)[:40]!r}"
     if isinstance(shape, dict):
@@ -115,14 +115,14 @@ def _misfit(value: object, shape: Any, place: str) -> str:
 def _unread_facts(answer: Mapping[str, Any]) -> str:
     """Path of the first subject of the facts without `unread`; empty if there is none."""
     subjects = {name: facts for name, facts in answer.get("facts", {}).items() if name != "seconds"}
-    return next(filter(None, (_misfit(facts, {"unread": dict}, f"facts.{n}") for n, facts in subjects.items())), "")
+    return next(filter(None, (misfit(facts, {"unread": dict}, f"facts.{n}") for n, facts in subjects.items())), "")
 
 
 def _missing_or_misfit(value: Mapping[str, Any], name: str, shape: Any, place: str) -> str:
     key, path = name.rstrip("?"), f"{place}.{name.rstrip('?')}" if place else name.rstrip("?")
     if key not in value:
         return "" if name.endswith("?") else f"{path} is missing"
-    return _misfit(value[key], shape, path)
+    return misfit(value[key], shape, path)
 
 
 def _cleaned(value: Any) -> Any:

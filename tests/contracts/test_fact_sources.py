@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gather, machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import (
+    busy,
+    gather,
+    machine,
+)
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-from tests.rig import h100_node
+from tests.rig import gpu_user_trees, h100_node
 
 PEERS = [{"name": "b", "address": "10.0.0.2"}]
 REQUEST = {"peers": PEERS, "look_up": PEERS}
@@ -29,13 +33,17 @@ def _subject(name: str) -> Source:
 
 SOURCES: dict[str, Source] = {
     **{name: _subject(name) for name in gather.SUBJECTS},
+    "gpu use": lambda host: gather.gather_use(host, {})["use"],
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
 }
 # Nothing is wrong with these: a file may set nothing, a test may be built without MPI, a process may have any name.
+# Where the list of processes is unread, there are no ids whose names could be looked up; and names may be anything.
+NAMES = {"pods", "sessions", "users"}
 PLAUSIBLE = {
-    "empty": {"conf", "test_mpi"},
-    "garbage": {"conf", "test_mpi", "fabric_manager_runs", "nccl_tests", "slurm_steps"},
+    "empty": {"conf", "test_mpi", "sees_all", *NAMES},
+    "garbage": {"conf", "test_mpi", "fabric_manager_runs", "nccl_tests", "slurm_steps", *NAMES},
+    "refused": {"sees_all", *NAMES},  # it says that not all processes can be seen
 }
 
 
@@ -55,6 +63,9 @@ def node(root: Path) -> Path:
     put(root, "/sys/class/dmi/id/sys_vendor", "Supermicro\n")
     put(root, "/sys/class/dmi/id/board_asset_tag", "i-0123456789abcdef0\n")
     put(root, "/proc/driver/nvidia/gpus/0000:04:00.0/information", "Model: \t\t NVIDIA H100 80GB HBM3\n")
+    gpu_user_trees.build(root)
+    gpu_user_trees.process(root, 80)
+    gpu_user_trees.on_gpus(root, {0: [80]})
     for pid, name in ((77, "slurmstepd"), (78, "all_reduce_perf")):
         put(root, f"/proc/{pid}/comm", f"{name}\n")
     device = {"PodUID": "uid-1", "ResourceName": "nvidia.com/gpu"}

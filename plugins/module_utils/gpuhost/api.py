@@ -38,7 +38,7 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
 
     Request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
-    for facts: `subjects` ("nccl") and the keys of facts/gather.py.
+    for facts: `subjects` ("nccl", "gpu use") and the keys of facts/gather.py.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
     """
     host = host or Host()
@@ -242,12 +242,16 @@ def _records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of the machine; with `subjects` "nccl" also those that an NCCL run depends on."""
+    """Facts of the machine; with `subjects` also those of an NCCL run ("nccl") or of the GPUs' users ("gpu use")."""
     answer: dict[str, Any] = {"machine": machine.read(host).as_dict()}
     if request.get("subjects") == "nccl":
         from .facts.gather import gather  # slow to load, and no other action needs it
 
         answer["facts"] = gather(host, request)
+    elif request.get("subjects") == "gpu use":
+        from .facts.gather import gather_use
+
+        answer["facts"] = gather_use(host, request)
     return answer
 
 

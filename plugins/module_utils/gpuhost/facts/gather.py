@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..host import Host
-from . import gpu, jobs, limits, login, names, peer_memory, programs, rdma, reach
+from . import gpu, gpu_use, jobs, limits, login, names, peer_memory, programs, rdma, reach
 
 Subject = Callable[[Host, Mapping[str, Any]], dict[str, Any]]
 
@@ -41,6 +41,12 @@ def gather(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         futures = {name: pool.submit(_read, read, host, request_with_user) for name, read in subjects.items()}
         facts = {name: job.result() for name, job in futures.items()}
     return {**facts, "seconds": round(time.monotonic() - started, 3)}
+
+
+def gather_use(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """{use, seconds}: users of the GPUs (gpu_use.py)."""
+    started = time.monotonic()
+    return {"use": _read(gpu_use.read, host, request), "seconds": round(time.monotonic() - started, 3)}
 
 
 def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host import Host
-from ..topology import devices
-from . import gpu_xml, processes
+from . import gpu_bus, gpu_xml, processes
 
 MODULE = "/proc/driver/nvidia/version"
 LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
@@ -26,8 +25,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     if facts["driver"] is None:
         unread.setdefault("driver", unread.get("gpus", "nvidia-smi names no driver version"))
     facts.update(_module(host, unread), **_fabric_manager(host, unread))
-    # The bus still shows a GPU that the driver has lost.
-    facts["on_bus"] = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
+    facts["on_bus"] = gpu_bus.count(host, unread)
     return {**facts, "unread": unread}
 
 
