@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
-    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
@@ -41,6 +41,7 @@ __all__ = [
     "cpus_of",
     "failures",
     "full_command",
+    "gpu_use",
     "gpu_xml",
     "gpuhost",
     "gpus_per_process",
@@ -56,6 +57,7 @@ __all__ = [
 
 PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
 MODULES = {
+    "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
     "launch": "module_utils.launch",

@@ -178,15 +178,16 @@ def _container(parts: list[str]) -> Owner | None:
     for at in range(len(parts) - 1, -1, -1):
         part, parent = parts[at], parts[at - 1] if at else ""
         if scope := _SCOPE.fullmatch(part):
-            name, conmon, number = scope.groups()
+            name, conmon, identity = scope.groups()
             runtime = _RUNTIMES[name]
             if conmon:
-                return Owner(Kind.CONTAINER, runtime=runtime, unit=part, monitor=True, container=number)
-            return Owner(Kind.CONTAINER, container=number, runtime=runtime)
+                return Owner(Kind.CONTAINER, runtime=runtime, unit=part, monitor=True, container=identity)
+            return Owner(Kind.CONTAINER, container=identity, runtime=runtime)
         if colons := _COLONS.fullmatch(part):
             return Owner(Kind.CONTAINER, container=colons[3], runtime=_RUNTIMES[colons[2]])
-        if _PLAIN_ID.fullmatch(part) and (runtime := _runtime(parts[:at], parent)) is not None:
-            return Owner(Kind.CONTAINER, container=part, runtime=runtime)
+        plain = _runtime(parts[:at], parent) if _PLAIN_ID.fullmatch(part) else None
+        if plain is not None:
+            return Owner(Kind.CONTAINER, container=part, runtime=plain)
     return None
 
 
