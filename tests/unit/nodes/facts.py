@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from gpuctl.engine import gpu_xml
@@ -40,7 +42,7 @@ def facts(*processes: Mapping[str, Any], on: Mapping[int, list[int]] | None = No
     """Facts of a node; `on`: GPU -> pids. Other keys replace those of an idle node."""
     text = xml_with({gpu: [row(pid) for pid in pids] for gpu, pids in (on or {}).items()})
     made = {
-        **gpu_xml.parse(text),
+        **copy.deepcopy(parsed(text)),
         "hostname": "gpu-1",
         "product": "p5.48xlarge",
         "login": "root",
@@ -77,4 +79,9 @@ def job(number: str, *gpus: int, known: bool = True) -> dict[str, Any]:
 
 def uuid(index: int) -> str:
     """UUID of a GPU of the node."""
-    return str(gpu_xml.parse(xml_with({}))["gpus"][index]["uuid"])
+    return str(parsed(xml_with({}))["gpus"][index]["uuid"])
+
+
+@cache
+def parsed(text: str) -> dict[str, Any]:
+    return gpu_xml.parse(text)

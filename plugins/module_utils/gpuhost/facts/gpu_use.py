@@ -125,25 +125,6 @@ def _details(host: Host, pids: list[int], boot: int | None, unread: dict[str, st
     return details
 
 
-def _namespace(host: Host, name: str) -> str | None:
-    try:
-        return "initial" if host.readlink(f"/proc/self/ns/{name}") == INITIAL[name] else "nested"
-    except OSError:
-        return None
-
-
-def _processes(host: Host, pids: list[int], unread: dict[str, str]) -> dict[str, dict[str, Any]]:
-    if len(pids) > MOST:
-        unread["processes"] = f"only {MOST} of {len(pids)} processes were read"
-    boot = process_details.boot_time(host)
-    details = {str(pid): process_details.read(host, pid, boot) for pid in pids[:MOST]}
-    blocked = [pid for pid, one in details.items() if one and one["state"] == process_details.BLOCKED]
-    if blocked:
-        time.sleep(AGAIN_S)
-        details.update({pid: process_details.read(host, int(pid), boot) for pid in blocked})
-    return {pid: one for pid, one in details.items() if one is not None}
-
-
 def _names(host: Host, facts: Mapping[str, Any], unread: dict[str, str]) -> dict[str, Any]:
     details = (facts["processes"] or {}).values()
     cgroups = "\n".join(f"{one['cgroup'] or ''}\n{one['mounts']}" for one in details)
