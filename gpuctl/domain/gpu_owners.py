@@ -72,6 +72,7 @@ _STEP = re.compile(r"step_(\w+(?:\+\d+)?)")
 _SESSION = re.compile(r"session-(\w+)\.scope")
 _USER_SLICE = re.compile(r"user-(\d+)\.slice")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
+_SSHD = re.compile(r"sshd?(?:@.*)?\.service")
 _UNIT = re.compile(r".+\.(?:service|scope|mount|socket|swap)")
 # Roots of the mounts at IN_CONTAINERS; on the host itself the kubelet's folders are mount points, not roots.
 _IN_MOUNTS = re.compile(rf"/(?:overlay-)?containers/({_ID})/")
@@ -215,6 +216,8 @@ def _session(parts: list[str]) -> Owner | None:
 
 def _service(parts: list[str]) -> Owner:
     unit = next((part for part in parts if _UNIT.fullmatch(part)), "")
+    if _SSHD.fullmatch(unit):  # without pam_systemd, a login stays in sshd's own control group
+        return Owner(Kind.SESSION, unit=unit)
     return Owner(Kind.SERVICE, unit=unit) if unit else NOBODY
 
 

@@ -122,6 +122,11 @@ PATHS = {
         f"{MANAGER}/user.slice/libpod-{A}.scope/container/kubelet.slice/kubelet-kubepods-pod{UNDERSCORES}.slice",
         Owner(Kind.CONTAINER, container=A, runtime="podman", uid=1000),
     ),
+    "ssh without pam_systemd": ("/system.slice/ssh.service", Owner(Kind.SESSION, unit="ssh.service")),
+    "ssh by a socket": (
+        "/system.slice/system-sshd.slice/sshd@7-10.0.0.1:22-10.0.0.5:50022.service",
+        Owner(Kind.SESSION, unit="sshd@7-10.0.0.1:22-10.0.0.5:50022.service"),
+    ),
     "service": ("/system.slice/triton.service", Owner(Kind.SERVICE, unit="triton.service")),
     "instance of a service": (
         "/system.slice/system-vllm.slice/vllm@7.service",
