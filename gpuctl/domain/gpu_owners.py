@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Kind(StrEnum):
@@ -80,9 +81,11 @@ _POD_IN_MOUNTS = re.compile(rf"/pods/({_UID})/(?:etc-hosts|containers/)")
 IN_CONTAINERS = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log")
 # A process in a job of Slurm that runs in a pod belongs to the job.
 _RANK = (Kind.SLURM, Kind.POD, Kind.CONTAINER, Kind.SESSION, Kind.USER_SERVICE, Kind.SERVICE)
+STATIC = 32  # hexadecimal digits of a hash, without dashes
 NOBODY = Owner(Kind.UNKNOWN)
 
 
+@lru_cache(maxsize=4096)  # the ranks of a job have few different ones
 def owner(cgroup: str, mountinfo: str = "") -> Owner:
     """Owner by the text of /proc/PID/cgroup, of any version; the text of mountinfo serves where the path is hidden.
 
@@ -125,11 +128,13 @@ def _of_path(path: str) -> Owner:
     delegated = any(_USER_MANAGER.fullmatch(part) for part in parts)
     of_slurm, pod = (None, "") if delegated else (_slurm(parts), _pod(parts))
     container = _container(parts)
-    fields = replace(container or NOBODY, pod=pod, static=len(pod) == 32)
+    inner, static = container or NOBODY, len(pod) == STATIC
+    if of_slurm is not None and (pod or container):
+        return replace(of_slurm, pod=pod, static=static, container=inner.container, runtime=inner.runtime)
     if of_slurm is not None:
-        return replace(of_slurm, pod=pod, static=fields.static, container=fields.container, runtime=fields.runtime)
+        return of_slurm
     if pod:
-        return replace(fields, kind=Kind.POD)
+        return replace(inner, kind=Kind.POD, pod=pod, static=static)
     session = _session(parts)
     if container is not None:
         return replace(container, kind=Kind.CONTAINER, uid=session.uid if session else None)
@@ -229,7 +234,7 @@ def _by_mounts(mountinfo: str, otherwise: Owner) -> Owner:
     number = container[1] if container else otherwise.container
     if pod:
         uid = pod[1].replace("_", "-")
-        return Owner(Kind.POD, pod=uid, static=len(uid) == 32, container=number, runtime=otherwise.runtime)
+        return Owner(Kind.POD, pod=uid, static=len(uid) == STATIC, container=number, runtime=otherwise.runtime)
     if container and otherwise.kind is not Kind.CONTAINER:
         return Owner(Kind.CONTAINER, container=number)
     return otherwise

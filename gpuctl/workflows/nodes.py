@@ -34,7 +34,7 @@ def ask(hosts: Sequence[Target], forks: int, timeout_s: float, on_result: Callab
     results: dict[str, HostResult] = {}
 
     def keep(result: HostResult) -> None:
-        result = _checked(result)  # while other hosts still answer
+        result = checked(result)  # while other hosts still answer
         results[result.host] = result
         on_result(result)
 
@@ -52,7 +52,7 @@ def ask(hosts: Sequence[Target], forks: int, timeout_s: float, on_result: Callab
     return Fleet(nodes, unasked, round(time.time()))
 
 
-def _checked(result: HostResult) -> HostResult:
+def checked(result: HostResult) -> HostResult:
     """Result whose answer is the facts, without secrets; a host whose facts have another shape fails alone."""
     if result.answer is None:
         return result

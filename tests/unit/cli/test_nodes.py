@@ -16,7 +16,7 @@ from gpuctl.domain.report import JSON_SCHEMA
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes as flow
-from tests.unit.nodes.facts import NOW, POD, STEPS, facts, job, process
+from tests.rig.gpu_user_facts import NOW, POD, STEPS, facts, job, process
 
 
 @pytest.fixture(autouse=True)

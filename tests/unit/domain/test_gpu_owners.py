@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import random
-import time
 
 import pytest
 
 from gpuctl.domain.gpu_owners import Kind, Owner, owner
+from tests.rig import fuzz_owners
 from tests.rig.recordings import recording
 
 A = "0123456789abcdef" * 4
@@ -234,18 +233,4 @@ def test_recorded_processes_of_slurm_have_their_job() -> None:
 
 
 def test_no_text_makes_a_traceback_or_a_false_job() -> None:
-    """Cut, glued and reordered lines, for a bounded time."""
-    chance = random.Random(15)  # noqa: S311 - for a test
-    whole = [f"{head}:{path}" for head in ("0:", "9:cpu,cpuacct", "1:name=systemd") for path, _ in PATHS.values()]
-    jobs = {expected.job for _, expected in PATHS.values()} | {"4711"[:n] for n in range(1, 4)}
-    end, tried = time.monotonic() + 0.15, 0
-    while time.monotonic() < end:
-        lines = chance.sample(whole, chance.randint(1, 4))
-        text = chance.choice(["\n", "", "\0", ":", "/"]).join(lines)
-        first, last = sorted(chance.sample(range(len(text)), 2))
-        for cut in (text[first:], text[:last], text[:first] + text[last:], text[::-1]):
-            one = owner(cut, cut)
-            assert one.job in jobs or one.job in cut
-            assert one.kind is not Kind.UNKNOWN or one.why
-            tried += 1
-    assert tried > 100
+    fuzz_owners.control_groups([path for path, _ in PATHS.values()], 300)

@@ -11,8 +11,8 @@ import pytest
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Gpu, Node, State
 from gpuctl.nodes.node_use import node, unasked
+from tests.rig.gpu_user_facts import UID, facts, job, pod_devices, process, uuid
 from tests.rig.recordings import recording
-from tests.unit.nodes.facts import UID, facts, job, pod_devices, process, uuid
 
 Change = Callable[[dict[str, Any]], object]
 

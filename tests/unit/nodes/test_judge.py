@@ -9,7 +9,7 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nodes.judge import judge
 from gpuctl.nodes.node_use import node, unasked
-from tests.unit.nodes.facts import ALICE, STEPS, facts, job, process
+from tests.rig.gpu_user_facts import ALICE, STEPS, facts, job, process
 
 
 def judged(made: dict[str, Any]) -> list[tuple[str, Verdict, str]]:

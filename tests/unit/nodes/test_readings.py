@@ -13,7 +13,7 @@ from gpuctl.nodes.model import Node, Quiet
 from gpuctl.nodes.node_use import node, unasked
 from gpuctl.nodes.readings import FORGOTTEN_S, Streak, update, with_quiet
 from gpuctl.nodes.selection import Selection
-from tests.unit.nodes.facts import NOW, facts, process
+from tests.rig.gpu_user_facts import NOW, facts, process
 
 
 def after(*made: Mapping[str, Any], every_s: int = 600) -> Node:

@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.nodes.model import User
 from gpuctl.nodes.node_use import node
-from tests.unit.nodes.facts import ALICE, NOW, OTHER, POD, STEPS, UID, facts, job, pod_devices, process, uuid
+from tests.rig.gpu_user_facts import ALICE, NOW, OTHER, POD, STEPS, UID, facts, job, pod_devices, process, uuid
 
 
 def users(made: dict[str, Any], me: frozenset[str] = frozenset()) -> tuple[User, ...]:
