@@ -11,6 +11,7 @@ from gpuctl.nodes.model import Node, Process, State, User
 
 LOST = "look for Xid messages: gpuctl audit --from FILE judges the kernel log"
 NO_RESET = "a reset or a reboot of the node frees the GPU; first make sure that nobody else computes there"
+UNSEEN = "the API shows which pods have GPUs, but no process, utilisation or memory, and no use outside of pods"
 Rule = Callable[[Node], Iterator[Finding]]
 
 
@@ -36,9 +37,22 @@ def _reachable(node: Node) -> Iterator[Finding]:
         yield unknown("gpus", node.name, f"the use of its GPUs is unknown: {node.why}", "run nvidia-smi there")
 
 
+def _api(node: Node) -> Iterator[Finding]:
+    """What the Kubernetes API tells of a node, and what it cannot."""
+    if node.api is None:
+        return
+    yield unknown("use", node.name, UNSEEN, "ask the nodes themselves, with --inventory")
+    if node.api.withdrawn:
+        message = f"the device plugin has withdrawn {node.api.withdrawn} of {node.total} GPUs as unhealthy"
+        yield fail("gpus", node.name, message, LOST, withdrawn=node.api.withdrawn, gpus=node.total)
+    if node.api.not_ready:
+        message = f"its kubelet is not ready, and its pods may have ended: {node.api.not_ready}"
+        yield unknown("reachable", node.name, message)
+
+
 def _lost(node: Node) -> Iterator[Finding]:
     lost = (node.total or 0) - len(node.gpus)
-    if node.reached and not node.why and lost > 0:
+    if node.reached and not node.why and lost > 0 and node.api is None:
         message = f"nvidia-smi lists {len(node.gpus)} of {node.total} GPUs; the use of the others is unknown"
         yield unknown("gpus", node.name, message, LOST, listed=len(node.gpus), gpus=node.total)
 
@@ -120,4 +134,4 @@ def label(user: User) -> str:
     return f"{user.what.partition(' step')[0]} of {user.who}" if user.kind == Kind.SLURM else user.who
 
 
-RULES: tuple[Rule, ...] = (_reachable, _lost, _unknown, _held, _foreign, _stuck, _owners)
+RULES: tuple[Rule, ...] = (_reachable, _api, _lost, _unknown, _held, _foreign, _stuck, _owners)

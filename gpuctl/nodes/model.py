@@ -92,6 +92,7 @@ class User:
 
     `what`: job number, or name of the pod's container. `details`: whatever else is known, by name. `foreign`: GPU ->
     to whom it belongs instead. `why`: reason if the owner is unknown. `mine`: the person is the one who asks.
+    `gpu_count` and `started` of a pod, if only the API was asked.
     """
 
     kind: str
@@ -104,6 +105,8 @@ class User:
     unallocated: tuple[int, ...] = ()
     why: str = ""
     mine: bool = False
+    gpu_count: int | None = None
+    started: int | None = None
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -112,7 +115,8 @@ class User:
     @property
     def since(self) -> int | None:
         """Start of the oldest process; None if no start is known."""
-        return min((process.since for process in self.processes if process.since is not None), default=None)
+        starts = [process.since for process in self.processes if process.since is not None]
+        return min(starts, default=self.started)
 
     @property
     def used_mib(self) -> int | None:
@@ -123,7 +127,19 @@ class User:
     @property
     def daemon(self) -> bool:
         """True if all processes are services of the GPUs themselves, such as the MPS server."""
-        return all(process.daemon for process in self.processes)
+        return bool(self.processes) and all(process.daemon for process in self.processes)
+
+
+@dataclass(frozen=True)
+class ApiUse:
+    """GPUs of a node in the Kubernetes API. `given`: to pods; `withdrawn`: by the device plugin, as unhealthy.
+
+    `not_ready`: reason of the kubelet's state; "" if it is ready.
+    """
+
+    given: int
+    withdrawn: int = 0
+    not_ready: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +147,8 @@ class Node:
     """Use of a node. `type`: instance type, else model of its GPUs; "" if unknown.
 
     `total`: number of GPUs, also lost ones; None if unknown. `why`: reason if nothing is known of its GPUs. `now`: Unix
-    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py.
+    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `api`: the node
+    itself was not asked.
     """
 
     name: str
@@ -144,9 +161,13 @@ class Node:
     why: str = ""
     reached: bool = True
     quiet: Mapping[int, Quiet] = field(default_factory=dict)
+    api: ApiUse | None = None
 
     def count(self, state: State) -> int:
-        """GPUs in this state; GPUs that the driver has lost are UNKNOWN."""
+        """GPUs in this state; GPUs that the driver has lost are UNKNOWN, as are those that the API knows no pod of."""
+        if self.api is not None:
+            counts = {State.RESERVED: self.api.given, State.UNKNOWN: (self.total or 0) - self.api.given}
+            return counts.get(state, 0)
         lost = (self.total or 0) - len(self.gpus) if state is State.UNKNOWN else 0
         return sum(gpu.state is state for gpu in self.gpus) + max(0, lost)
 

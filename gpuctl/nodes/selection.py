@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text import named
-from gpuctl.nodes.model import Gpu, Node, State
+from gpuctl.nodes.model import Node, State
 from gpuctl.nodes.summary import family
 
 
@@ -56,9 +56,9 @@ def _quiet(node: Node, idle_s: float) -> Node:
     return replace(node, quiet=quiet, users=tuple(user for user in node.users if set(user.gpus) & set(quiet)))
 
 
-def free(node: Node) -> list[Gpu]:
-    """GPUs that a new job could have."""
-    return [gpu for gpu in node.gpus if gpu.state is State.IDLE]
+def _free(node: Node) -> int:
+    """GPUs that a new job could have; in the API, those that no pod has."""
+    return node.count(State.IDLE) if node.api is None else (node.total or 0) - node.api.given
 
 
 def _has_type(node: Node, wish: str) -> bool:
@@ -96,8 +96,8 @@ def _people(node: Node) -> tuple[bool, str]:
 ORDERS: dict[str, Callable[[Node], Any] | None] = {
     "inventory": None,
     "name": lambda node: node.name,
-    "idle": lambda node: (bool(node.why), -len(free(node))),
-    "use": lambda node: (bool(node.why), -node.count(State.USED)),
+    "idle": lambda node: (bool(node.why), -_free(node)),
+    "use": lambda node: (bool(node.why), -node.count(State.USED) - node.count(State.RESERVED)),
     "memory": lambda node: (bool(node.why), _memory(node)),
     "util": lambda node: (bool(node.why), _busy(node)),
     "since": lambda node: (bool(node.why), _oldest(node)),

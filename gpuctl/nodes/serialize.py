@@ -17,6 +17,7 @@ def as_dict(node: Node) -> dict[str, Any]:
         "gpus_total": node.total,
         "counts": {state.name.lower(): node.count(state) for state in State} if not node.why else None,
         "unknown": node.why or None,
+        "source": "node" if node.api is None else "api",
         "gpus": [_gpu(node, gpu) for gpu in node.gpus],
         "users": [_user(user) for user in node.users],
     }
@@ -67,7 +68,8 @@ def _user(user: User) -> dict[str, Any]:
         "what": user.what or None,
         "since": user.since,
         "gpus": list(user.gpus),
-        "used_mib": user.used_mib,
+        "gpu_count": len(user.gpus) if user.gpu_count is None else user.gpu_count,
+        "used_mib": user.used_mib if user.processes else None,
         "service": user.daemon,
         "mine": user.mine,
         "foreign": {str(gpu): holder for gpu, holder in user.foreign.items()},

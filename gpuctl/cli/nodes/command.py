@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import completion, findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import worst
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 File = click.Path(dir_okay=False, path_type=Path)
 SORTS = ("inventory", "name", "idle", "use", "memory", "util", "since", "who")
+Source = Callable[[], "tuple[list[Node], list[str]]"]
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 MOST_CONNECTIONS = 64
 
@@ -42,13 +43,14 @@ class Duration(click.ParamType[float]):
 
 @dataclass(frozen=True)
 class NodesRequest:
-    """Nodes to show. `sources`, `files`: recorded facts, instead of an inventory. `save`: file for the facts.
+    """Nodes to show. `context` of Kubernetes, or `sources` and `files` (recorded facts), instead of an inventory.
 
-    `idle`: seconds, None for all GPUs. `watch`: draw again every `every` seconds.
+    `save`: file for the facts. `idle`: seconds, None for all GPUs. `watch`: draw again every `every` seconds.
     """
 
     inventory: str | None
     limit: str
+    context: str
     sources: tuple[Path, ...]
     files: tuple[Path, ...]
     save: Path | None
@@ -71,6 +73,14 @@ class NodesRequest:
     NodesRequest,
     options.inventory,
     options.limit,
+    click.option(
+        "--context",
+        metavar="NAME",
+        default="",
+        callback=options.not_empty,
+        shell_complete=completion.contexts,
+        help="Kubernetes context: show which pods have GPUs, from the API alone.",
+    ),
     click.option(
         "--from",
         "sources",
@@ -130,82 +140,100 @@ def nodes(request: NodesRequest, form: Form, metrics: Path | None) -> None:
     """
     _check(request, form)
     check_folder(metrics)
-    if not request.recorded:
-        from gpuctl.workflows import nodes as flow
-
-        hosts = flow.targets(request.inventory, request.limit)
-        if request.watch:
-            _watch(request, hosts, form, metrics)
-    code = _show(request, _recorded(request) if request.recorded else [_ask(request, hosts)], form, metrics)
-    raise click.exceptions.Exit(code)
+    read = _source(request)
+    if request.watch:
+        _watch(request, read, form, metrics)
+    raise click.exceptions.Exit(_show(request, *read(), form, metrics))
 
 
 def _check(request: NodesRequest, form: Form) -> None:
     """Refuse options that exclude each other."""
     if request.files and not request.sources:
         raise InvalidInput(f"use {request.files[0]}", "files are recorded facts", "put --from before them")
-    if request.recorded and (request.inventory is not None or request.limit or request.watch or request.save):
-        wrong = "--from cannot be combined with --inventory, --limit, --save or --watch"
-        raise InvalidInput("use recorded facts", wrong, "leave one out")
+    of_hosts = {"--inventory": request.inventory is not None, "--limit": request.limit, "--save": request.save}
+    of_facts = {"--mine": request.mine, "--idle": request.idle is not None, "--from": request.recorded}
+    if request.recorded:
+        _refuse("--from", {**of_hosts, "--watch": request.watch})
+    if request.context:
+        _refuse("--context", {**of_hosts, **of_facts})
     if request.watch and (form != "table" or request.save):
         raise InvalidInput("watch nodes", "--watch draws a table and saves nothing", "leave out --output and --save")
 
 
-def _recorded(request: NodesRequest) -> list[Fleet]:
+def _refuse(option: str, others: Mapping[str, object]) -> None:
+    """Refuse the options that are set."""
+    wrong = [name for name, value in others.items() if value]
+    if wrong:
+        message = f"{option} cannot be combined with {', '.join(wrong)}"
+        raise InvalidInput("choose the nodes", message, "leave one of them out")
+
+
+def _source(request: NodesRequest) -> Source:
+    """Reading of the requested nodes: the nodes, and notes for the user."""
+    if request.context:
+        from gpuctl.workflows import nodes_kube
+
+        return lambda: (nodes_kube.ask(request.context), [])
     from gpuctl.workflows import nodes as flow
 
-    return flow.load(request.recorded)
+    notes: list[str] = []
+    if request.recorded:
+        return lambda: (flow.use(flow.load(request.recorded), recorded=True, notify=notes.append), notes)
+    hosts = flow.targets(request.inventory, request.limit)
+
+    def read() -> tuple[list[Node], list[str]]:
+        notes.clear()
+        return flow.use([_ask(request, hosts)], recorded=False, notify=notes.append), notes
+
+    return read
 
 
-def _ask(request: NodesRequest, hosts: Sequence[Target], quiet: bool = False) -> Fleet:
+def _ask(request: NodesRequest, hosts: Sequence[Target]) -> Fleet:
     from gpuctl.nodes import facts_file
     from gpuctl.workflows import nodes as flow
 
     def on_result(result: HostResult) -> None:
-        if result.answer is None and not quiet:
+        if result.answer is None and not request.watch:
             click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
     started = time.monotonic()
     fleet = flow.ask(hosts, request.forks, request.timeout, on_result)
-    if not quiet:
+    if not request.watch:
         click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     if request.save is not None:
         facts_file.save(request.save, fleet)
     return fleet
 
 
-def _watch(request: NodesRequest, hosts: Sequence[Target], form: Form, metrics: Path | None) -> None:
+def _watch(request: NodesRequest, read: Source, form: Form, metrics: Path | None) -> None:
     """Draw until Ctrl-C."""
     while True:
         started = time.monotonic()
-        fleet = _ask(request, hosts, quiet=True)
+        nodes, notes = read()
         click.clear()  # does nothing unless a terminal shows it
         click.echo(time.strftime("%H:%M:%S"))
-        _show(request, [fleet], form, metrics)
+        _show(request, nodes, notes, form, metrics)
         time.sleep(max(0.0, started + request.every - time.monotonic()))
 
 
-def _show(request: NodesRequest, fleets: Sequence[Fleet], form: Form, metrics: Path | None) -> int:
+def _show(request: NodesRequest, every: Sequence[Node], notes: Sequence[str], form: Form, metrics: Path | None) -> int:
     """Print the report, and return its exit code."""
-    from gpuctl.domain.findings import Verdict
+    from gpuctl.domain.findings import Verdict, unknown
     from gpuctl.domain.report import Report
     from gpuctl.nodes import selection, serialize, summary
     from gpuctl.nodes.judge import judge
-    from gpuctl.workflows import nodes as flow
 
-    notes: list[str] = []
-    every = flow.use(fleets, recorded=bool(request.recorded), notify=notes.append)
     typed = selection.of_type(every, request.type)
     shown = selection.narrow(typed, selection.Selection(request.mine, request.idle, request.sort))
     groups = summary.groups(typed)
-    results = [finding for node in typed for finding in judge(node)]
+    results = [finding for node in typed for finding in judge(node)] or [unknown("use", "", "no node has GPUs")]
     problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in results)
     code = worst([int(problems), 0 if all(node.reached for node in typed) else 3])
     details = {
         "nodes": [serialize.as_dict(node) for node in shown] if form != "table" else [],
         "summary": [serialize.group_as_dict(group) for group in groups],
     }
-    target = str(request.recorded[0]) if request.recorded else request.inventory or "localhost"
+    target = str(request.recorded[0]) if request.recorded else request.context or request.inventory or "localhost"
     report = Report("nodes", {target: results}, details, code=code)
     publish(report, form, metrics, lambda: _table(request, shown, groups, report))
     for note in [*notes, *_young(request, typed)]:

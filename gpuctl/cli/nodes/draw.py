@@ -81,9 +81,10 @@ def _below(node: Node) -> list[Row]:
 
 
 def _user(node: Node, user: User) -> Row:
-    memory = "" if user.used_mib is None else f"{user.used_mib / 1024:.1f} GiB"
+    memory = "" if user.used_mib is None or not user.processes else f"{user.used_mib / 1024:.1f} GiB"
+    gpus = ranges(user.gpus) if user.gpu_count is None else plural(user.gpu_count, "GPU")
     marks = "service " if user.daemon else "! " if user.foreign else ""
-    return ranges(user.gpus), f"{marks}{user.who}", user.what, memory, _since(node, user), _command(user)
+    return gpus, f"{marks}{user.who}", user.what, memory, _since(node, user), _command(user)
 
 
 def _command(user: User) -> str:
