@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,14 +19,16 @@ PARENTS: api_view.Parents = {
 }
 
 
-def node(name: str = "gpu-0", *, allocatable: int = 8, ready: str = "True", **labels: str) -> dict[str, Any]:
+def node(
+    name: str = "gpu-0", labels: Mapping[str, str] | None = None, *, allocatable: int = 8, ready: str = "True"
+) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready, "message": "Kubelet stopped posting node status."}]
-    status = {
+    status: dict[str, Any] = {
         "capacity": {"nvidia.com/gpu": "8", "cpu": "192"},
         "allocatable": {"nvidia.com/gpu": str(allocatable), "cpu": "191"},
         "conditions": conditions,
     }
-    return {"metadata": {"name": name, "labels": labels}, "status": status}
+    return {"metadata": {"name": name, "labels": dict(labels or {})}, "status": status}
 
 
 def container(count: int, resource: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any]:
@@ -34,7 +37,7 @@ def container(count: int, resource: str = "nvidia.com/gpu", **more: Any) -> dict
 
 def pod(name: str, *containers: dict[str, Any], owner: tuple[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     owners = [{"kind": owner[0], "name": owner[1], "controller": True}] if owner else []
-    meta = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "ownerReferences": owners}
+    meta: dict[str, Any] = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "ownerReferences": owners}
     meta["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
     made = {"nodeName": "gpu-0", "containers": list(containers), **spec}
     return {"metadata": meta, "spec": made, "status": {"startTime": "2026-09-22T18:40:00Z"}}
@@ -109,8 +112,8 @@ def test_withdrawn_gpus_and_a_kubelet_that_is_gone_are_findings() -> None:
 
 def test_nodes_without_gpus_are_left_out_and_types_are_labels() -> None:
     bare = {"metadata": {"name": "cpu-0"}, "status": {"capacity": {"cpu": "4"}}}
-    typed = node("gpu-1", **{"node.kubernetes.io/instance-type": "p5.48xlarge"})
-    product = node("gpu-2", **{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    typed = node("gpu-1", {"node.kubernetes.io/instance-type": "p5.48xlarge"})
+    product = node("gpu-2", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
     made = api_view.nodes([bare, typed, product], [], {}, NOW)
     assert [(one.name, one.type) for one in made] == [("gpu-1", "p5.48xlarge"), ("gpu-2", "H100 80GB HBM3")]
     assert str(summary.groups(made)[0]) == "1 \u00d7 H100 80GB HBM3: 0 of 8 GPUs in use; 8 unknown"
