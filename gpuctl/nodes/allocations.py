@@ -1,4 +1,4 @@
-"""GPUs that pods and Slurm jobs have been given, as far as a host itself can tell."""
+"""GPUs that pods and Slurm jobs have been allocated, as far as a host itself can tell."""
 
 from __future__ import annotations
 

@@ -61,14 +61,14 @@ def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> N
     users = [_user(pod, count, parents) for pod in pods if (count := gpus_of(pod))]
     ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
     reason = "" if ready and ready[0].get("status") == "True" else _reason(ready)
-    given = sum(user.gpu_count or 0 for user in users)
+    allocated = sum(user.gpu_count or 0 for user in users)
     return Node(
         node["metadata"]["name"],
         labels.get(INSTANCE) or str(labels.get(PRODUCT, "")).replace("-", " ").removeprefix("NVIDIA "),
         users=tuple(sorted(users, key=lambda user: (-(user.gpu_count or 0), user.who))),
-        total=max(offered, present, given),
+        total=max(offered, present, allocated),
         now=now,
-        api=ApiUse(given, max(0, present - offered), reason),
+        api=ApiUse(allocated, max(0, present - offered), reason),
     )
 
 

@@ -28,8 +28,8 @@ def save(path: Path, fleet: Fleet) -> None:
         raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
 
 
-def read(path: Path) -> Fleet:
-    """Read facts; `InvalidInput` for any other file. Of a file in XML, the node has the file's name."""
+def read(path: Path, name: str = "") -> Fleet:
+    """Read facts; `InvalidInput` for any other file. `name`: of the node of a file in XML; "" for the file's own."""
     doing = f"read the facts in {path}"
     try:
         if path.stat().st_size > LARGEST:
@@ -38,7 +38,7 @@ def read(path: Path) -> Fleet:
     except OSError as error:
         raise InvalidInput(doing, error.strerror or str(error), HINT) from error
     if text.lstrip().startswith("<"):
-        return _xml(path, text, doing)
+        return _xml(path, text, doing, name or path.stem)
     try:
         document: Any = json.loads(text)
         wrong = _wrong(document)
@@ -50,7 +50,7 @@ def read(path: Path) -> Fleet:
     return Fleet(document["nodes"], document["unasked"], taken)
 
 
-def _xml(path: Path, text: str, doing: str) -> Fleet:
+def _xml(path: Path, text: str, doing: str, name: str) -> Fleet:
     """GPUs of one node; what nvidia-smi alone cannot tell is unread."""
     try:
         parsed = gpu_xml.parse(text)
@@ -63,7 +63,7 @@ def _xml(path: Path, text: str, doing: str) -> Fleet:
         **parsed,
         "unread": dict.fromkeys(("pod_devices", "slurm_jobs", "processes", "pid_namespace"), reason),
     }
-    return Fleet({path.stem: facts}, taken=round(path.stat().st_mtime))
+    return Fleet({name: facts}, taken=round(path.stat().st_mtime))
 
 
 def _wrong(document: Any) -> str:

@@ -40,10 +40,10 @@ def program(name: str | None) -> str:
     return (name or "").strip().partition(" ")[0].rpartition("/")[2]
 
 
-def gpus(facts: Facts, given: Allocations) -> tuple[Gpu, ...]:
+def gpus(facts: Facts, allocated: Allocations) -> tuple[Gpu, ...]:
     """All GPUs that nvidia-smi lists, in its order."""
     blind = _blind(facts)
-    return tuple(_gpu(facts, index, row, given, blind) for index, row in enumerate(facts["gpus"] or ()))
+    return tuple(_gpu(facts, index, row, allocated, blind) for index, row in enumerate(facts["gpus"] or ()))
 
 
 def _blind(facts: Facts) -> str:
@@ -56,14 +56,14 @@ def _blind(facts: Facts) -> str:
     return "" if facts["sees_all"] else "other users' processes are hidden there (hidepid); ask as root"
 
 
-def _gpu(facts: Facts, index: int, row: Row, given: Allocations, blind: str) -> Gpu:
+def _gpu(facts: Facts, index: int, row: Row, allocated: Allocations, blind: str) -> Gpu:
     rows: Sequence[Row] = row["processes"] or ()
-    instances = tuple(_instance(facts, index, row, one, given, blind) for one in row["instances"])
+    instances = tuple(_instance(facts, index, row, one, allocated, blind) for one in row["instances"])
     if instances:
         state = next(state for state in PRECEDENCE if any(one.state is state for one in instances))
         why = next((one.why for one in instances if one.state is state), "")
     else:
-        state, why = _state(facts, row, rows, row["used_mib"], given.of(index), given, blind)
+        state, why = _state(facts, row, rows, row["used_mib"], allocated.of(index), allocated, blind)
     return Gpu(
         index,
         row["uuid"],
@@ -75,17 +75,17 @@ def _gpu(facts: Facts, index: int, row: Row, given: Allocations, blind: str) -> 
         row["busy_percent"],
         mig=row["mig"] == "Enabled",
         instances=instances,
-        holders=tuple(sorted(given.labels[key] for key in given.of(index))),
-        shared=index in given.shared,
+        holders=tuple(sorted(allocated.labels[key] for key in allocated.of(index))),
+        shared=index in allocated.shared,
         mps=any(one["type"].startswith("M") or program(one["name"]).startswith(MPS) for one in rows),
     )
 
 
-def _instance(facts: Facts, index: int, row: Row, one: Row, given: Allocations, blind: str) -> Instance:  # noqa: PLR0913, PLR0917 - parts of one reading
+def _instance(facts: Facts, index: int, row: Row, one: Row, allocated: Allocations, blind: str) -> Instance:  # noqa: PLR0913, PLR0917 - parts of one reading
     rows = [client for client in row["processes"] or () if client["gi"] in (one["gi"], None)]
     if one["ci"] is not None:
         rows = [client for client in rows if client["ci"] in (one["ci"], None)]
-    state, why = _state(facts, row, rows, one["used_mib"], given.of(index, one["gi"]), given, blind)
+    state, why = _state(facts, row, rows, one["used_mib"], allocated.of(index, one["gi"]), allocated, blind)
     return Instance(one["gi"], one["ci"], state, why, one["memory_mib"], one["used_mib"])
 
 
@@ -95,7 +95,7 @@ def _state(  # noqa: PLR0913, PLR0917 - parts of one reading
     rows: Sequence[Row],
     used_mib: int | None,
     holders: set[tuple[str, str]],
-    given: Allocations,
+    allocated: Allocations,
     blind: str,
 ) -> tuple[State, str]:
     if any(not is_daemon(one) for one in rows):
@@ -110,8 +110,8 @@ def _state(  # noqa: PLR0913, PLR0917 - parts of one reading
     if (used_mib or 0) > limit and not rows and not row["displays"]:
         return State.HELD, f"{used_mib} MiB are in use, and {NO_PROCESS}"
     if holders:
-        return State.RESERVED, f"{named(sorted(given.labels[key] for key in holders), 2)} has it, and {NO_PROCESS}"
-    return (State.UNKNOWN, given.unknown) if given.unknown else (State.IDLE, "")
+        return State.RESERVED, f"{named(sorted(allocated.labels[key] for key in holders), 2)} has it, and {NO_PROCESS}"
+    return (State.UNKNOWN, allocated.unknown) if allocated.unknown else (State.IDLE, "")
 
 
 def _unread(row: Row) -> str:

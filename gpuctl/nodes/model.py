@@ -132,12 +132,12 @@ class User:
 
 @dataclass(frozen=True)
 class ApiUse:
-    """GPUs of a node in the Kubernetes API. `given`: to pods; `withdrawn`: by the device plugin, as unhealthy.
+    """GPUs of a node in the Kubernetes API. `allocated`: to pods; `withdrawn`: by the device plugin, as unhealthy.
 
     `not_ready`: reason of the kubelet's state; "" if it is ready.
     """
 
-    given: int
+    allocated: int
     withdrawn: int = 0
     not_ready: str = ""
 
@@ -166,7 +166,7 @@ class Node:
     def count(self, state: State) -> int:
         """GPUs in this state; GPUs that the driver has lost are UNKNOWN, as are those that the API knows no pod of."""
         if self.api is not None:
-            counts = {State.RESERVED: self.api.given, State.UNKNOWN: (self.total or 0) - self.api.given}
+            counts = {State.RESERVED: self.api.allocated, State.UNKNOWN: (self.total or 0) - self.api.allocated}
             return counts.get(state, 0)
         lost = (self.total or 0) - len(self.gpus) if state is State.UNKNOWN else 0
         return sum(gpu.state is state for gpu in self.gpus) + max(0, lost)

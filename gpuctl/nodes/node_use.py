@@ -20,14 +20,14 @@ def node(name: str, facts: Facts, me: frozenset[str] = frozenset()) -> Node:
     if nothing_read(facts):
         return Node(name, why=facts["unread"]["*"])
     facts = {**facts, "processes": facts["processes"] or {}}  # unread: then each is unknown
-    given = allocations(facts)
-    gpus = gpu_state.gpus(facts, given)
+    allocated = allocations(facts)
+    gpus = gpu_state.gpus(facts, allocated)
     counts = [len(gpus), facts["attached"] or 0, facts["on_bus"] or 0]
     return Node(
         name,
         _type(facts),
         gpus,
-        users(facts, given, me),
+        users(facts, allocated, me),
         None if facts["gpus"] is None and not facts["on_bus"] and not _has_none(facts) else max(counts),
         facts["driver"] or "",
         facts["now"],

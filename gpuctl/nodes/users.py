@@ -16,7 +16,7 @@ Key = tuple[str, ...]
 GONE = "it has ended, or is hidden there"
 
 
-def users(facts: Facts, given: Allocations, me: frozenset[str]) -> tuple[User, ...]:
+def users(facts: Facts, allocated: Allocations, me: frozenset[str]) -> tuple[User, ...]:
     """Users in the order of their GPUs; `me`: login names of the one who asks, besides the login on the node."""
     me |= {facts["login"]} if facts["login"] and facts["login"] != "root" else set()
     groups: dict[Key, list[tuple[Process, Owner]]] = {}
@@ -24,7 +24,7 @@ def users(facts: Facts, given: Allocations, me: frozenset[str]) -> tuple[User, .
         details = facts["processes"].get(str(process.pid))
         owner = _owner(facts, details)
         groups.setdefault(_key(owner, details), []).append((process, owner))
-    rows = [_user(facts, given, group, me) for group in groups.values()]
+    rows = [_user(facts, allocated, group, me) for group in groups.values()]
     return tuple(sorted(rows, key=lambda user: (user.daemon, user.gpus, user.who)))
 
 
@@ -59,9 +59,15 @@ def _process(facts: Facts, pid: int, rows: list[tuple[int, Row]]) -> Process:
         details.get("start_ticks"),
         tuple((index, row["gi"]) for index, row in rows),
         None if None in parts else sum(parts),
-        "+".join(sorted({letter for _, row in rows for letter in row["type"].split("+")}, reverse=True)),
+        _types(rows),
         all(is_daemon(row) for _, row in rows),
     )
+
+
+def _types(rows: list[tuple[int, Row]]) -> str:
+    """Types of a process on all its GPUs, in NVIDIA's order: M+C, C+G."""
+    letters = {letter for _, row in rows for letter in row["type"].split("+")}
+    return "+".join(sorted(letters, key=lambda letter: ("MCG".find(letter), letter)))
 
 
 def _opener(facts: Facts, pid: int, gpus: tuple[int, ...]) -> Process:
@@ -104,7 +110,7 @@ def _key(owner: Owner, details: Row | None) -> Key:
     return (owner.kind, person, owner.session, owner.unit, owner.why)
 
 
-def _user(facts: Facts, given: Allocations, group: list[tuple[Process, Owner]], me: frozenset[str]) -> User:
+def _user(facts: Facts, allocated: Allocations, group: list[tuple[Process, Owner]], me: frozenset[str]) -> User:
     owner = group[0][1]
     own = tuple(process for process, _ in group)
     details = facts["processes"].get(str(own[0].pid))
@@ -112,7 +118,7 @@ def _user(facts: Facts, given: Allocations, group: list[tuple[Process, Owner]], 
     job = _job(facts, owner, own[0], details)
     who, more = _who(facts, owner, details, person)
     keys = {("pod", owner.pod), ("job", job), ("job", owner.sluid)} - {("pod", ""), ("job", "")}
-    foreign, unallocated = _others(facts, given, own, owner, keys)
+    foreign, unallocated = _others(facts, allocated, own, owner, keys)
     return User(
         str(owner.kind),
         who,
@@ -212,19 +218,19 @@ def _slurm_details(details: Row | None) -> dict[str, str]:
 
 
 def _others(
-    facts: Facts, given: Allocations, own: tuple[Process, ...], owner: Owner, keys: set[tuple[str, str]]
+    facts: Facts, allocated: Allocations, own: tuple[Process, ...], owner: Owner, keys: set[tuple[str, str]]
 ) -> tuple[dict[int, str], tuple[int, ...]]:
     """GPUs of others that these processes use, and GPUs that nobody has been given on a host of Slurm or Kubernetes."""
     if owner.kind is Kind.UNKNOWN:
         return {}, ()
     used = sorted({place for one in own if not one.daemon and one.context for place in one.places}, key=str)
-    holders = {place: given.of(*place) for place in used}
+    holders = {place: allocated.of(*place) for place in used}
     foreign = {
-        place[0]: ", ".join(sorted(given.labels[key] for key in others))
+        place[0]: ", ".join(sorted(allocated.labels[key] for key in others))
         for place, others in holders.items()
         if others and not others & keys
     }
-    managed = bool(facts["slurmd"]) if owner.kind is not Kind.POD else bool(facts["kubelet"])
+    managed = bool(facts["kubelet"] or (facts["slurmd"] and owner.kind is not Kind.POD))
     free = sorted({place[0] for place, others in holders.items() if not others})
     loose = owner.kind in (Kind.SESSION, Kind.USER_SERVICE, Kind.CONTAINER, Kind.POD)
-    return foreign, tuple(free) if managed and loose and not given.unknown else ()
+    return foreign, tuple(free) if managed and loose and not allocated.unknown else ()

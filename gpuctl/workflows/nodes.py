@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -87,7 +88,8 @@ def _redacted(text: str | None) -> str | None:
 
 def load(paths: Sequence[Path]) -> list[Fleet]:
     """Recorded facts, the oldest first. `InvalidInput` for a file that has none."""
-    fleets = [facts_file.read(path) for path in paths]
+    stems = Counter(path.stem for path in paths)
+    fleets = [facts_file.read(path, "" if stems[path.stem] == 1 else str(path)) for path in paths]
     redacted = [
         Fleet({name: without_secrets(facts) for name, facts in one.nodes.items()}, one.unasked, one.taken)
         for one in fleets

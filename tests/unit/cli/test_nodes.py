@@ -17,6 +17,7 @@ from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes as flow
 from tests.rig.gpu_user_facts import NOW, POD, STEPS, facts, job, process
+from tests.rig.gpu_user_trees import xml_with
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +144,17 @@ def test_several_files_tell_for_how_long_a_gpu_did_no_work(tmp_path: Path) -> No
     assert "train.py" not in result.stdout  # of a GPU that works
     longer = run("--from", *files, "--idle", "2h")
     assert "note: 7 GPUs did no work now, but for how long is not known" in longer.stderr
+
+
+def test_xml_files_of_one_name_are_nodes_of_their_own(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "q.xml").write_text(xml_with({}))
+    result = run("--from", tmp_path / "a/q.xml", tmp_path / "b/q.xml", "-o", "json")
+    assert [node["node"] for node in json.loads(result.stdout)["nodes"]] == [
+        f"{tmp_path}/a/q.xml",
+        f"{tmp_path}/b/q.xml",
+    ]
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:

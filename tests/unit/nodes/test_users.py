@@ -122,6 +122,20 @@ def test_a_session_on_a_free_gpu_of_a_slurm_node_is_unallocated() -> None:
     assert only(unsure).unallocated == ()
 
 
+def test_a_container_beside_kubernetes_is_unallocated() -> None:
+    assert only(facts(process(7, DOCKER), on={5: [7]}, kubelet=True)).unallocated == (5,)
+    assert only(facts(process(7, POD), on={5: [7]}, kubelet=True)).unallocated == (5,)
+    assert only(facts(process(7, POD), on={5: [7]}, slurmd=True)).unallocated == ()
+
+
+@pytest.mark.parametrize(("kinds", "shown"), [(["C"], "C"), (["C+G"], "C+G"), (["M+C"], "M+C"), (["C", "G"], "C+G")])
+def test_the_type_of_a_process_is_in_nvidias_order(kinds: list[str], shown: str) -> None:
+    made = facts(process(7), on={gpu: [7] for gpu in range(len(kinds))})
+    for gpu, kind in enumerate(kinds):
+        made["gpus"][gpu]["processes"][0]["type"] = kind
+    assert only(made).processes[0].type == shown
+
+
 def test_services_of_the_gpus_are_no_users() -> None:
     server = process(7, "0::/system.slice/mps.service", name="nvidia-cuda-mps", login_uid=None)
     made = facts(server, on={0: [7]})
