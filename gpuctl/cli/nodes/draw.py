@@ -25,7 +25,7 @@ def lines(nodes: Sequence[Node], groups: Sequence[Group]) -> Iterator[str]:
         yield from (f"  {_joined(row, row_widths)}" for row in rows)
     if nodes:
         yield ""
-    yield from map(str, groups)
+    yield from (printable(str(group)) for group in groups)
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:

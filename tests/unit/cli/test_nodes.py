@@ -146,6 +146,17 @@ def test_several_files_tell_for_how_long_a_gpu_did_no_work(tmp_path: Path) -> No
     assert "note: 7 GPUs did no work now, but for how long is not known" in longer.stderr
 
 
+def test_no_text_of_a_node_reaches_the_terminal_as_an_escape_sequence(tmp_path: Path) -> None:
+    evil = "\x1b[2J\x1b]0;x\x07"
+    made = facts(process(7, command=evil, name=evil, login_uid=5), on={0: [7]}, product=None, users={"5": evil})
+    for gpu in made["gpus"]:
+        gpu["model"] = evil
+    facts_file.save(tmp_path / "facts.json", Fleet({evil: made}, {evil * 2: evil}, NOW))
+    result = run("--from", tmp_path / "facts.json")
+    assert "\\x1b" in result.stdout
+    assert not {"\x1b", "\x07"} & set(result.output)
+
+
 def test_xml_files_of_one_name_are_nodes_of_their_own(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
