@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
-    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
@@ -52,6 +52,7 @@ __all__ = [
     "fact_types",
     "failures",
     "full_command",
+    "gpu_use",
     "gpu_xml",
     "gpuhost",
     "gpus_per_process",
@@ -72,6 +73,7 @@ PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
 MODULES = {
     "bounds": "module_utils.gpuhost.bounds",
     "fact_types": "module_utils.gpuhost.facts.answer_types",
+    "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
     "launch": "module_utils.launch",

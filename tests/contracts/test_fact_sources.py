@@ -24,7 +24,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
 
-from tests.rig import h100_node, health_files
+from tests.rig import gpu_user_trees, h100_node, health_files
 
 PEERS = [{"name": "b", "address": "10.0.0.2"}]
 REQUEST = {"peers": PEERS, "look_up": PEERS, "window_s": 0.01}
@@ -52,18 +52,23 @@ def _health(name: str) -> Source:
 SOURCES: dict[str, Source] = {
     **{name: _subject(name) for name in gather.SUBJECTS},
     **{name: _health(name) for name in health.SUBJECTS if name not in gather.SUBJECTS},
+    "gpu use": lambda host: gather.gather_use(host, {})["use"],
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
     "stack": lambda host: stack.read(host, {"look_up": ["nvlsm"]}),
     "transaction": lambda host: transaction.read(host, {"packages": ["nvlsm=2.0-1"], "pins": ""}),
 }
 # Nothing is wrong with these: a file may set nothing, a test may be built without MPI, a process may have any name.
+# Where the list of processes is unread, there are no ids whose names could be looked up; and names may be anything.
+NAMES = {"pods", "sessions", "users"}
 PLAUSIBLE = {
-    "empty": {"conf", "test_mpi", "pins", "repositories"},
+    "empty": {"conf", "test_mpi", "pins", "repositories", "sees_all", *NAMES},
     "garbage": {
         *("conf", "test_mpi", "fabric_manager_runs", "nccl_tests", "slurm_steps"),
         *("pins", "repositories", "running_open", "infiniband_vpd"),
+        *NAMES,
     },
+    "refused": {"sees_all", *NAMES},  # it says that not all processes can be seen
 }
 
 
@@ -84,6 +89,9 @@ def node(root: Path) -> Path:
     put(root, "/sys/module/nvidia/version", "570.86.15\n")
     put(root, "/sys/class/dmi/id/board_asset_tag", "i-0123456789abcdef0\n")
     put(root, "/proc/driver/nvidia/gpus/0000:04:00.0/information", "Model: \t\t NVIDIA H100 80GB HBM3\n")
+    gpu_user_trees.build(root)
+    gpu_user_trees.process(root, 80)
+    gpu_user_trees.on_gpus(root, {0: [80]})
     for pid, name in ((77, "slurmstepd"), (78, "all_reduce_perf")):
         put(root, f"/proc/{pid}/comm", f"{name}\n")
     device = {"PodUID": "uid-1", "ResourceName": "nvidia.com/gpu"}

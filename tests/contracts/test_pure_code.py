@@ -70,6 +70,8 @@ READERS = frozenset(
         "gpuctl/nccl/isolate/record.py",  # the record of an isolation
         "gpuctl/nccl/preflight/facts_file.py",  # facts that were saved
         "gpuctl/nccl/topology/racks.py",  # Slurm's or EC2's topology file
+        "gpuctl/nodes/facts_file.py",  # facts that were saved
+        "gpuctl/nodes/readings_file.py",  # readings of earlier runs
     ]
 )
 

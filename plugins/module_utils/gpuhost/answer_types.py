@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from .facts.answer_types import Facts, HealthFacts, Machine, StackFacts, TransactionFacts
+from .facts.answer_types import Facts, HealthFacts, Machine, StackFacts, TransactionFacts, UseFacts
 
 State = Literal["ok", "differs", "refused", "unsupported", "unknown", "failed", "pending", "contested", "conflict"]
 
@@ -125,6 +125,7 @@ class MachineFacts(_MachineFacts, total=False):
 FACTS: Mapping[str, type] = {
     "nccl": Facts,
     "audit": HealthFacts,
+    "gpu use": UseFacts,
     "stack": StackFacts,
     "transaction": TransactionFacts,
 }

@@ -268,6 +268,10 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         from .facts import transaction
 
         answer["facts"] = {"transaction": transaction.read(host, request)}
+    elif request.get("subjects") == "gpu use":
+        from .facts.gather import gather_use
+
+        answer["facts"] = gather_use(host, request)
     return answer
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ipaddress import ip_interface
 from typing import Annotated, Literal, TypedDict
 
-from ..bounds import Amount, Count, Parsed, Unlimited
+from ..bounds import Amount, Count, Digits, Parsed, Unlimited
 
 WithPrefix = Annotated[str, Parsed(ip_interface, "an address with its prefix")]
 Reasons = dict[str, str]
@@ -36,10 +36,24 @@ class Machine(TypedDict):
 
 
 class GpuProcess(TypedDict):
-    """A compute process of a GPU."""
+    """A process with a context on a GPU. `type`: C, G, C+G, or M+C of a client of MPS."""
 
     pid: Count | None
     name: str | None
+    used_mib: Count | None
+    type: str
+    gi: Count | None
+    ci: Count | None
+
+
+class MigInstance(TypedDict):
+    """A MIG device of a GPU."""
+
+    index: Count | None
+    gi: Count | None
+    ci: Count | None
+    uuid: str | None
+    memory_mib: Count | None
     used_mib: Count | None
 
 
@@ -47,6 +61,7 @@ class Gpu(TypedDict):
     """See `gpu_xml._gpu`."""
 
     address: str | None
+    minor: Count | None
     uuid: str | None
     model: str | None
     mig: str | None
@@ -75,6 +90,8 @@ class Gpu(TypedDict):
     fabric_status: str | None
     nvlink_domain: str | None
     processes: list[GpuProcess] | None
+    displays: list[GpuProcess] | None
+    instances: list[MigInstance]
     errors: Reasons
     unread: Reasons
 
@@ -413,6 +430,97 @@ class HealthFacts(TypedDict, total=False):
     pcie: PcieFacts | UnreadSubject
     counters: CountersFacts | UnreadSubject
     system: SystemFacts | UnreadSubject
+    seconds: Amount
+
+
+class ProcessDetails(TypedDict):
+    """See `process_details.read`."""
+
+    pid: Count
+    name: str
+    command: str | None
+    state: str | None
+    blocked_in: str | None
+    since: Count | None
+    start_ticks: Count | None
+    uid: Count | None
+    login_uid: Count | None
+    cgroup: str | None
+    mounts: str
+    slurm: dict[str, str]
+
+
+class PodDevices(TypedDict):
+    """See `gpu_allocations.kubernetes`."""
+
+    pod: str
+    container: str | None
+    resource: str
+    devices: list[str]
+
+
+class SlurmJob(TypedDict):
+    """See `gpu_allocations.slurm`."""
+
+    job: str | None
+    sluid: str | None
+    number: str | None
+    gpus: list[Count] | None
+
+
+class PodName(TypedDict):
+    """See `owner_names.pods`."""
+
+    namespace: str
+    name: str
+
+
+class ContainerName(TypedDict):
+    """See `owner_names.containers`."""
+
+    name: str | None
+    image: str | None
+
+
+class Session(TypedDict):
+    """See `owner_names.sessions`."""
+
+    user: str | None
+    service: str | None
+    remote: str | None
+    tty: str | None
+
+
+class GpuUse(_Driver):
+    """See `gpu_use.read`."""
+
+    gpus: list[Gpu] | None
+    hostname: str | None
+    product: str | None
+    login: str | None
+    now: Count | None
+    sees_all: bool | None
+    slurmd: bool | None
+    kubelet: bool | None
+    on_bus: Count | None
+    pid_namespace: str | None
+    cgroup_namespace: str | None
+    open_by: dict[Digits, list[Count]] | None
+    processes: dict[Digits, ProcessDetails] | None
+    pod_devices: list[PodDevices] | None
+    slurm_jobs: list[SlurmJob] | None
+    pods: dict[str, PodName]
+    containers: dict[str, ContainerName]
+    sessions: dict[str, Session]
+    users: dict[str, str]
+    slurm_pids: dict[str, list[str]]
+    unread: Reasons
+
+
+class UseFacts(TypedDict, total=False):
+    """See `gather.gather_use`."""
+
+    use: GpuUse | UnreadSubject
     seconds: Amount
 
 

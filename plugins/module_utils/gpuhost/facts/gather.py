@@ -44,6 +44,14 @@ def gather(host: Host, request: Mapping[str, Any], all_subjects: Mapping[str, Su
     return {**facts, "seconds": round(time.monotonic() - started, 3)}
 
 
+def gather_use(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """{use, seconds}: users of the GPUs (gpu_use.py)."""
+    from . import gpu_use  # no run of NCCL needs it
+
+    started = time.monotonic()
+    return {"use": _read(gpu_use.read, host, request), "seconds": round(time.monotonic() - started, 3)}
+
+
 def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """One subject; an error of the whole subject becomes its reason under "*"."""
     try:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..host import Host
-from ..topology import devices, unclassified
-from . import gpu_xml, processes
+from . import gpu_bus, gpu_xml, processes
 
 if TYPE_CHECKING:
     from .answer_types import GpuFacts, Smi
@@ -22,10 +21,6 @@ def read(host: Host, request: Mapping[str, Any]) -> GpuFacts:
     unread: dict[str, str] = {}
     smi = _smi(host, unread)
     module, is_open = _module(host, unread)
-    unknown = unclassified(host)
-    if unknown:
-        unread["on_bus"] = f"the class of PCI device {unknown[0]} cannot be read"
-    on_bus = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
     shown = host.exists("/proc/driver/nvidia-nvswitch") or host.exists(MODULE)
     running = processes.count(host, "nv-fabricmanager")
     if running is None:
@@ -38,7 +33,7 @@ def read(host: Host, request: Mapping[str, Any]) -> GpuFacts:
         "module": module,
         "open_module": is_open,
         # The bus still shows a GPU that the driver has lost.
-        "on_bus": None if unknown else on_bus,
+        "on_bus": gpu_bus.count(host, unread),
         "switches": len(host.listdir("/proc/driver/nvidia-nvswitch/devices")) if shown else None,
         "fabric_manager": _fabric_manager(host, unread),
         "fabric_manager_runs": None if running is None else running > 0,

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as Tree
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .answer_types import Gpu, GpuProcess, Smi
+    from .answer_types import Gpu, GpuProcess, MigInstance, Smi
 
 # The element was renamed with driver 535; the content is equal.
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
@@ -69,6 +69,7 @@ def _gpu(gpu: Tree.Element) -> Gpu:
     cells = _Cells(gpu)
     return {
         "address": gpu.get("id"),
+        "minor": cells.count("minor", "minor_number"),
         "uuid": cells.text("uuid", "uuid"),
         "model": cells.text("model", "product_name"),
         "mig": cells.text("mig", "mig_mode/current_mig"),
@@ -103,6 +104,8 @@ def _gpu(gpu: Tree.Element) -> Gpu:
         "fabric_status": cells.text("fabric_status", "fabric/status"),
         "nvlink_domain": _domain(cells),
         "processes": _processes(cells),
+        "displays": _displays(cells),
+        "instances": _instances(gpu),
         "errors": _errors(gpu),
         "unread": cells.unread,
     }
@@ -211,18 +214,48 @@ def _domain(cells: _Cells) -> str | None:
 
 def _processes(cells: _Cells) -> list[GpuProcess] | None:
     """Compute processes; type "G" alone is a display's. None if the GPU does not list them."""
+    rows = _clients(cells)
+    return None if rows is None else [row for row in rows if row["type"] != "G"]
+
+
+def _displays(cells: _Cells) -> list[GpuProcess] | None:
+    rows = _clients(cells)
+    return None if rows is None else [row for row in rows if row["type"] == "G"]
+
+
+def _clients(cells: _Cells) -> list[GpuProcess] | None:
+    """Processes with a context. `type`: C, G, C+G, or M+C of a client of MPS. `gi`, `ci`: None without MIG."""
     processes = cells.element.find("processes")
     text = "" if processes is None else (processes.text or "").strip()
     if text and _plain(text) not in UNSUPPORTED:
         cells.unread["processes"] = text
     if processes is None or text:
         return None
-    rows = [_Cells(e) for e in processes.findall("process_info") if (e.findtext("type") or "C").strip() != "G"]
+    rows = [_Cells(e) for e in processes.findall("process_info")]
     return [
         {
             "pid": row.count("pid", "pid"),
             "name": row.text("name", "process_name"),
             "used_mib": row.count("used_mib", "used_memory"),
+            "type": row.text("type", "type") or "C",
+            "gi": row.count("gi", "gpu_instance_id"),
+            "ci": row.count("ci", "compute_instance_id"),
+        }
+        for row in rows
+    ]
+
+
+def _instances(gpu: Tree.Element) -> list[MigInstance]:
+    """MIG devices; empty without MIG, and if no instance was made."""
+    rows = [_Cells(e) for e in gpu.findall("mig_devices/mig_device")]
+    return [
+        {
+            "index": row.count("index", "index"),
+            "gi": row.count("gi", "gpu_instance_id"),
+            "ci": row.count("ci", "compute_instance_id"),
+            "uuid": row.text("uuid", "uuid"),
+            "memory_mib": row.count("memory_mib", "fb_memory_usage/total"),
+            "used_mib": row.count("used_mib", "fb_memory_usage/used"),
         }
         for row in rows
     ]

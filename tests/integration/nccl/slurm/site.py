@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.integration.nccl.cluster import FABRIC, build
@@ -17,6 +18,7 @@ from tests.rig.host import wait_until
 from tests.rig.hosts import IN_CGROUP
 
 PROGRAMS = ("slurmctld", "slurmd", "srun", "munged", "mpicc", "ip", "unshare")
+CGROUPS = Path("/sys/fs/cgroup")
 NODES = ("h1", "h2", "h3", "h4")
 # Its own name, processes, /tmp and /dev/shm: a node's part of PMIx keeps its sockets in the one, Open MPI what ranks
 # share in the other, by names that nodes of another test's Slurm have as well.
@@ -30,7 +32,7 @@ StateSaveLocation={state}/ctld
 SlurmctldPidFile={state}/ctld.pid
 SlurmdSpoolDir={state}/%n
 SlurmdPidFile={state}/%n.pid
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{proctrack}
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -114,12 +116,12 @@ class Site:
 
 
 @contextmanager
-def started() -> Iterator[Site]:
-    """A Slurm with all its nodes idle; nothing of it is left afterwards."""
+def started(proctrack: str = "linuxproc") -> Iterator[Site]:
+    """A Slurm with all its nodes idle; nothing of it is left afterwards. `proctrack`: "cgroup" gives jobs their own."""
     plot, held = ground.claim(None, None, None, lasting=False)
     site = Site(plot)
     try:
-        _furnish(site)
+        _furnish(site, proctrack)
         ground.make_bridge(plot, nat=False)
         _munge(site)
         conf = f"{site.state}/slurm.conf"
@@ -132,9 +134,19 @@ def started() -> Iterator[Site]:
     finally:
         ground.release(plot)
         held.close()
+        for folder in CGROUPS.glob("*/slurm_h*") if proctrack == "cgroup" else ():
+            wait_until(partial(_removed, folder), 20, f"processes are left in {folder}")
 
 
-def _furnish(site: Site) -> None:
+def _removed(folder: Path) -> bool:
+    """Remove control groups of jobs; False while the last processes are on their way out."""
+    for inner, *_ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            Path(inner).rmdir()
+    return not folder.exists()
+
+
+def _furnish(site: Site, proctrack: str) -> None:
     state = site.state
     shutil.rmtree(state, ignore_errors=True)
     for folder in ("munge", "ctld", "programs", "meet", *NODES):
@@ -146,7 +158,7 @@ def _furnish(site: Site) -> None:
         f"NodeName={node} NodeAddr={site.plot.net}.0.{number} CPUs=2 Gres=gpu:h200:2 State=UNKNOWN\n"
         for number, node in enumerate(NODES, start=3)
     ]
-    text = SETTINGS.format(net=site.plot.net, state=state)
+    text = SETTINGS.format(net=site.plot.net, state=state, proctrack=proctrack)
     (state / "slurm.conf").write_text(text.replace("PartitionName=main", "".join(lines) + "PartitionName=main"))
     # Slurm counts devices of any kind.
     (state / "gres.conf").write_text("NodeName=h[1-4] Name=gpu Type=h200 File=/dev/null,/dev/zero\n")

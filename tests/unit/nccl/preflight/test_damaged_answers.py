@@ -46,7 +46,9 @@ def answer(node: str, fabric: str) -> dict[str, Any]:
     facts["gpu"].update(on_bus=2, attached=2)
     for number, gpu in enumerate(facts["gpu"]["gpus"]):
         gpu.update(address=f"{number}", processes=[])
-    facts["gpu"]["gpus"][0]["processes"] = [{"pid": 1, "name": "python", "used_mib": 4}]
+    client = {"pid": 1, "name": "python", "used_mib": 4, "type": "C", "gi": 1, "ci": 0}
+    instance = {"index": 0, "gi": 1, "ci": 0, "uuid": "MIG-1", "memory_mib": 9856, "used_mib": 4}
+    facts["gpu"]["gpus"][0].update(processes=[client], displays=[], instances=[instance])
     names = facts["names"]
     names.update(switches={"eth0": "leaf-1"}, reached_at=None, instance="i-0123456789abcdef0")
     names["routes"] = [{"table": "main", "metric": 0, **route} for route in names["routes"]]

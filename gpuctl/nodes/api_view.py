@@ -1,0 +1,111 @@
+"""Use of nodes as the Kubernetes API shows it: which pods were given GPUs, and not what computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from gpuctl.domain.gpu_owners import Kind
+from gpuctl.nodes.model import ApiUse, Node, User
+
+Object = Mapping[str, Any]
+Parents = Mapping[tuple[str, str, str], tuple[str, str] | None]  # (namespace, kind, name) -> (kind, name)
+# Whole GPUs and time slices of them, and MIG devices, as NVIDIA's device plugin offers them.
+GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-"
+INSTANCE, PRODUCT = "node.kubernetes.io/instance-type", "nvidia.com/gpu.product"
+# Labels by which queues and training operators name the person or job behind a pod.
+LABELS = (
+    "kueue.x-k8s.io/queue-name",
+    "training.kubeflow.org/job-name",
+    "app.kubernetes.io/created-by",
+    "app.kubernetes.io/name",
+)
+
+
+def nodes(objects: Iterable[Object], pods: Iterable[Object], parents: Parents, now: int) -> list[Node]:
+    """Nodes with GPUs; `pods`: those that are scheduled and have not finished, of all namespaces."""
+    by_node: dict[str, list[Object]] = {}
+    for pod in pods:
+        by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
+    made = [_node(node, by_node.get(node["metadata"]["name"], []), parents, now) for node in objects]
+    return [node for node in made if node.total]
+
+
+def gpus_of(pod: Object) -> int:
+    """GPUs and MIG devices of a pod: of its containers and sidecars, or of an init container if it has more."""
+    spec = pod["spec"]
+    init = spec.get("initContainers") or []
+    sidecars = sum(_wants(one) for one in init if one.get("restartPolicy") == "Always")
+    main = sum(_wants(one) for one in spec.get("containers") or [])
+    return max([main + sidecars, *(_wants(one) for one in init)])
+
+
+def _wants(container: Object) -> int:
+    resources = container.get("resources") or {}
+    return _counted({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _counted(resources: Mapping[str, Any]) -> int:
+    return sum(_whole(value) for name, value in resources.items() if name in (GPU, SHARED) or name.startswith(MIG))
+
+
+def _whole(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isdigit() else 0
+
+
+def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> Node:
+    status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
+    offered, present = _counted(status.get("allocatable") or {}), _counted(status.get("capacity") or {})
+    users = [_user(pod, count, parents) for pod in pods if (count := gpus_of(pod))]
+    ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    reason = "" if ready and ready[0].get("status") == "True" else _reason(ready)
+    allocated = sum(user.gpu_count or 0 for user in users)
+    return Node(
+        node["metadata"]["name"],
+        labels.get(INSTANCE) or str(labels.get(PRODUCT, "")).replace("-", " ").removeprefix("NVIDIA "),
+        users=tuple(sorted(users, key=lambda user: (-(user.gpu_count or 0), user.who))),
+        total=max(offered, present, allocated),
+        now=now,
+        api=ApiUse(allocated, max(0, present - offered), reason),
+    )
+
+
+def _reason(ready: Sequence[Object]) -> str:
+    first = ready[0] if ready else {}
+    return str(first.get("message") or first.get("reason") or "no reason was given")
+
+
+def _user(pod: Object, count: int, parents: Parents) -> User:
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    owners = chain(pod, parents)
+    details = {"namespace": meta["namespace"], "pod_uid": meta["uid"], "owners": " > ".join(owners)}
+    details |= {name: str(labels[name]) for name in LABELS if labels.get(name)}
+    start = (pod.get("status") or {}).get("startTime")
+    return User(
+        str(Kind.POD),
+        f"{meta['namespace']}/{meta['name']}",
+        what=owners[0] if owners else "",
+        details={name: value for name, value in details.items() if value},
+        gpu_count=count,
+        started=None if start is None else round(datetime.fromisoformat(start).timestamp()),
+    )
+
+
+def parent_of(item: Object) -> tuple[str, str] | None:
+    """Kind and name of the controller of an object, or of its only owner; None without one."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    controllers = [one for one in owners if one.get("controller")] or (owners if len(owners) == 1 else ())
+    return (controllers[0]["kind"], controllers[0]["name"]) if controllers else None
+
+
+def chain(pod: Object, parents: Parents) -> list[str]:
+    """Controllers of a pod, the topmost first: ["Deployment web", "ReplicaSet web-7d9"]."""
+    namespace, above = pod["metadata"]["namespace"], parent_of(pod)
+    names: list[str] = []
+    while above is not None and len(names) < len(parents) + 1:
+        names.insert(0, " ".join(above))
+        above = parents.get((namespace, *above))
+    return names

@@ -1,0 +1,193 @@
+"""Use of GPUs as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Facts = Mapping[str, Any]  # result of gpuhost/facts/gpu_use.py
+
+
+class State(StrEnum):
+    """Use of a GPU. RESERVED: given to a job or pod that has no process on it. HELD: memory without a process."""
+
+    USED = "in use"
+    RESERVED = "reserved"
+    HELD = "memory held"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+# The use of a GPU with instances: the first of these that one of them has.
+PRECEDENCE = (State.USED, State.HELD, State.UNKNOWN, State.RESERVED, State.IDLE)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """MIG device of a GPU; memory in MiB."""
+
+    gi: int | None
+    ci: int | None
+    state: State
+    why: str = ""
+    memory_mib: int | None = None
+    used_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. `index`: as nvidia-smi counts. `why`: reason for UNKNOWN, HELD and RESERVED. None: not reported.
+
+    `holders`: jobs and pods that have it, as text. `shared`: given to several by time slicing. `mps`: an MPS server
+    or client is on it.
+    """
+
+    index: int
+    uuid: str | None
+    model: str | None
+    state: State
+    why: str = ""
+    memory_mib: int | None = None
+    used_mib: int | None = None
+    busy_percent: int | None = None
+    mig: bool = False
+    instances: tuple[Instance, ...] = ()
+    holders: tuple[str, ...] = ()
+    shared: bool = False
+    mps: bool = False
+
+
+@dataclass(frozen=True)
+class Process:
+    """Process on GPUs. `start_ticks`: with the pid it is one process for ever, the pid alone is used again.
+
+    `places`: index and GPU instance of each GPU. `used_mib`: over all of them, None if a part is unknown. `context`:
+    False if it only holds the device open.
+    """
+
+    pid: int
+    name: str
+    command: str
+    state: str | None
+    blocked_in: str
+    since: int | None
+    start_ticks: int | None
+    places: tuple[tuple[int, int | None], ...]
+    used_mib: int | None
+    type: str
+    daemon: bool = False
+    context: bool = True
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Indices, ascending."""
+        return tuple(sorted({index for index, _ in self.places}))
+
+
+@dataclass(frozen=True)
+class User:
+    """Owner of processes on a node. `kind`: see gpu_owners. `who`: for people; `person`: login name, "" if unknown.
+
+    `what`: job number, or name of the pod's container. `details`: whatever else is known, by name. `foreign`: GPU ->
+    to whom it belongs instead. `why`: reason if the owner is unknown. `mine`: the person is the one who asks.
+    `gpu_count` and `started` of a pod, if only the API was asked.
+    """
+
+    kind: str
+    who: str
+    person: str = ""
+    what: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)
+    processes: tuple[Process, ...] = ()
+    foreign: Mapping[int, str] = field(default_factory=dict)
+    unallocated: tuple[int, ...] = ()
+    why: str = ""
+    mine: bool = False
+    gpu_count: int | None = None
+    started: int | None = None
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        return tuple(sorted({gpu for process in self.processes for gpu in process.gpus}))
+
+    @property
+    def since(self) -> int | None:
+        """Start of the oldest process; None if no start is known."""
+        starts = [process.since for process in self.processes if process.since is not None]
+        return min(starts, default=self.started)
+
+    @property
+    def used_mib(self) -> int | None:
+        """Memory of all processes; None if a part is unknown."""
+        parts = [process.used_mib for process in self.processes if process.context]
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    @property
+    def daemon(self) -> bool:
+        """True if all processes are services of the GPUs themselves, such as the MPS server."""
+        return bool(self.processes) and all(process.daemon for process in self.processes)
+
+
+@dataclass(frozen=True)
+class ApiUse:
+    """GPUs of a node in the Kubernetes API. `allocated`: to pods; `withdrawn`: by the device plugin, as unhealthy.
+
+    `not_ready`: reason of the kubelet's state; "" if it is ready.
+    """
+
+    allocated: int
+    withdrawn: int = 0
+    not_ready: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """Use of a node. `type`: instance type, else model of its GPUs; "" if unknown.
+
+    `total`: number of GPUs, also lost ones; None if unknown. `why`: reason if nothing is known of its GPUs. `now`: Unix
+    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `api`: the node
+    itself was not asked.
+    """
+
+    name: str
+    type: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    users: tuple[User, ...] = ()
+    total: int | None = None
+    driver: str = ""
+    now: int | None = None
+    why: str = ""
+    reached: bool = True
+    quiet: Mapping[int, Quiet] = field(default_factory=dict)
+    api: ApiUse | None = None
+
+    def count(self, state: State) -> int:
+        """GPUs in this state; GPUs that the driver has lost are UNKNOWN, as are those that the API knows no pod of."""
+        if self.api is not None:
+            counts = {State.RESERVED: self.api.allocated, State.UNKNOWN: (self.total or 0) - self.api.allocated}
+            return counts.get(state, 0)
+        lost = (self.total or 0) - len(self.gpus) if state is State.UNKNOWN else 0
+        return sum(gpu.state is state for gpu in self.gpus) + max(0, lost)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Time without work on a GPU, in seconds, and the readings that show it."""
+
+    seconds: int
+    readings: int
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Facts of nodes at one time. `unasked`: node -> reason why it has no facts. `taken`: Unix time."""
+
+    nodes: Mapping[str, Facts]
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    taken: int = 0
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [*self.nodes, *self.unasked]

@@ -1,0 +1,45 @@
+"""Use of the GPU nodes of a Kubernetes cluster, from its API alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.kube.cluster import Cluster, Object
+from gpuctl.nodes import api_view
+from gpuctl.nodes.model import Node
+
+AT_ONCE = 8
+LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+# Kinds that a controller of another kind makes.
+MADE = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}
+
+
+def ask(context: str) -> list[Node]:
+    """GPU nodes and the pods that have their GPUs; `Forbidden` without the right to list both in all namespaces."""
+    cluster = kube.connect(context)
+    objects = cluster.find(cluster.kind("v1", "Node"), {})
+    pods = [pod for pod in cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS) if api_view.gpus_of(pod)]
+    return api_view.nodes(objects, pods, _parents(cluster, pods), round(time.time()))
+
+
+def _parents(cluster: Cluster, pods: Iterable[Object]) -> api_view.Parents:
+    """Controllers of the pods' controllers, as far as they may be read."""
+    owners = {(pod["metadata"]["namespace"], *owner) for pod in pods if (owner := api_view.parent_of(pod))}
+    made = sorted(owner for owner in owners if owner[1] in MADE)
+    for kind in {kind for _, kind, _ in made}:
+        cluster.serves(MADE[kind], kind)  # once, not in each thread
+    with AbandonablePool(AT_ONCE) as pool:
+        return dict(zip(made, pool.map(lambda owner: _parent(cluster, *owner), made), strict=True))
+
+
+def _parent(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[str, str] | None:
+    at = Cluster(cluster.client, namespace, cluster.patience_s)
+    try:
+        item = at.get(cluster.kind(MADE[kind], kind), name)
+    except (Forbidden, NotThere):
+        return None
+    return None if item is None else api_view.parent_of(item)

@@ -1,0 +1,37 @@
+"""Processes that hold GPU devices open without a context: they may keep memory, and forbid a reset."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from ..host import Host
+
+LIMIT_S = 0.25  # of processor time
+_DEVICE = re.compile(r"/dev/nvidia(\d+)")
+
+
+def read(host: Host, unread: dict[str, str]) -> dict[str, list[int]] | None:
+    """Pid -> minor numbers of its GPUs; None if other users' descriptors are hidden, or if they are too many."""
+    if not host.root and os.geteuid() != 0:
+        unread["open_by"] = "only root sees who holds a device open"
+        return None
+    end = time.process_time() + LIMIT_S
+    holders: dict[str, list[int]] = {}
+    for folder in host.glob("/proc/[0-9]*/fd"):
+        if time.process_time() > end:
+            unread["open_by"] = "too many processes to read in time"
+            return None
+        minors = _minors(host, folder)
+        if minors:
+            holders[folder.split("/")[2]] = minors
+    return holders
+
+
+def _minors(host: Host, folder: str) -> list[int]:
+    try:
+        targets = [host.readlink(f"{folder}/{name}") for name in os.listdir(host.real(folder))]
+    except OSError:  # it has just ended
+        return []
+    return sorted({int(match.group(1)) for target in targets if (match := _DEVICE.fullmatch(target))})

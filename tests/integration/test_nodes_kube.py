@@ -1,0 +1,82 @@
+"""gpuctl nodes --context on a real control plane: real controllers own the pods; kubelets are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuctl.cli.nodes import command
+from gpuctl.core.errors import InvalidInput
+from tests.rig.kube.kubelet import deployment, pod
+from tests.rig.kube.plane import Plane, for_tests
+
+
+def with_gpus(made: dict[str, Any], count: int) -> dict[str, Any]:
+    """The same object, whose first container asks for GPUs."""
+    spec = made["spec"].get("template", made)["spec"]
+    spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(count)}}
+    return made
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Plane]:
+    for started in for_tests():
+        started.apply(with_gpus(deployment("web", 2), 4), with_gpus(pod("bare"), 3), pod("without"))
+        job = {"spec": {"containers": [{"name": "main", "image": "example/main:1"}], "restartPolicy": "Never"}}
+        night = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": with_gpus(job, 1)}}}
+        old = "batch/v1beta1" in started.kubectl("api-versions").split()
+        started.apply(
+            {
+                "apiVersion": "batch/v1beta1" if old else "batch/v1",
+                "kind": "CronJob",
+                "metadata": {"name": "night"},
+                "spec": night,
+            }
+        )
+        started.kubectl("create", "job", "night-1", "--from=cronjob/night")
+        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+        yield started
+
+
+@pytest.fixture
+def run(cluster: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    config = tmp_path / "config"
+    config.write_text(json.dumps(cluster.context("dev-eu")))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(command.nodes, list(words))
+
+    return run
+
+
+def test_pods_with_gpus_are_shown_with_their_owners(run: Any) -> None:
+    result = run("--context", "dev-eu", "-o", "json")
+    assert result.exit_code == 1, result.output  # what computes is UNKNOWN
+    report = json.loads(result.stdout)
+    users = {user["who"].rpartition("-")[0] or user["who"]: user for node in report["nodes"] for user in node["users"]}
+    counts = {node["node"]: node["counts"] for node in report["nodes"]}
+    assert sum(one["reserved"] for one in counts.values()) == 12
+    assert sum(one["unknown"] for one in counts.values()) == 4
+    assert {one["idle"] for one in counts.values()} == {0}
+    whats = sorted((user["what"] or "", user["gpu_count"]) for node in report["nodes"] for user in node["users"])
+    assert whats == [("", 3), ("CronJob night", 1), ("Deployment web", 4), ("Deployment web", 4)]
+    assert all(user["since"] for user in users.values())
+
+
+def test_the_table_has_a_line_for_each_pod_and_says_what_it_cannot_see(run: Any) -> None:
+    result = run("--context", "dev-eu", "--sort", "idle")
+    assert "default/bare" in result.stdout
+    assert "3 GPUs" in result.stdout
+    assert "12 reserved; 4 unknown" in result.stdout
+    assert "the API shows which pods have GPUs, but no process" in result.stdout
+
+
+def test_a_context_that_no_kubeconfig_has_is_refused(run: Any) -> None:
+    result = run("--context", "none")
+    assert isinstance(result.exception, InvalidInput)
