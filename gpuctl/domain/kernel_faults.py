@@ -111,6 +111,9 @@ FAULTS = (
 )  # fmt: skip
 
 
+ANY = re.compile("|".join(fault.pattern for fault in FAULTS))
+
+
 def find(lines: Iterable[str], subject: str, earlier: bool = False) -> list[Finding]:
     """One finding for each kind of fault, with the number of lines and the last one.
 

@@ -85,7 +85,8 @@ def judge_file(path: Path, catalogue: Catalogue) -> list[Finding]:
     if kind is recorded.Kind.XML:
         node = {path.name: recorded.read_xml(path)}
         return worst_first(finding for rule in (*OF_XML, *rules.OF_GPUS) for finding in rule(node))
-    return log_judge.judge(str(path), log_file.read(path), catalogue)
+    log, faults = log_file.read(path)
+    return log_judge.judge(str(path), log, catalogue, faults)
 
 
 def judge(fleet: Fleet, catalogue: Catalogue) -> list[Finding]:

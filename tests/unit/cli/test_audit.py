@@ -48,14 +48,14 @@ def test_a_failed_gpu_is_exit_code_1_with_the_action(log: Path) -> None:
 
 def test_a_log_without_errors_is_ok_and_states_how_much_was_read(log: Path) -> None:
     log.write_text(QUIET * 3)
-    assert verdicts("--from", log) == (0, [(str(log), "xid", "OK")])
-    assert "no Xid or SXid in 3 kernel messages" in run("--from", log).output
+    assert verdicts("--from", log) == (0, [(str(log), "kernel-log", "OK")])
+    assert "no fault in 3 kernel messages" in run("--from", log).output
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "hello\n", "Aug 17 00:00:24 vm systemd[1]: Finished Rotate log files.\n"])
 def test_text_without_kernel_messages_is_unknown(text: str, log: Path) -> None:
     log.write_text(text)
-    assert verdicts("--from", log) == (1, [(str(log), "kernel_log", "UNKNOWN")])
+    assert verdicts("--from", log) == (1, [(str(log), "kernel-log", "UNKNOWN")])
     assert f"no kernel messages in {log}" in run("--from", log).output
 
 
@@ -71,7 +71,7 @@ def test_several_files_standard_input_and_gzip(log: Path, tmp_path: Path) -> Non
     code, judged = verdicts("--from", log, packed, "--from", "-", stdin=XID_79.replace("79", "999"))
     assert code == 1
     assert sorted(judged) == sorted(
-        [(str(log), "xid", "OK"), (str(packed), "xid", "FAIL"), ("-", "xid", "UNKNOWN")],
+        [(str(log), "kernel-log", "OK"), (str(packed), "xid", "FAIL"), ("-", "xid", "UNKNOWN")],
     )
 
 
@@ -111,6 +111,7 @@ def test_junit_and_metrics(log: Path, tmp_path: Path) -> None:
         ("host/gpu_fallen_multiline.log", (1, ["FAIL"])),
         ("host/gpud_pstore_dmesg_erst.txt", (0, ["OK"])),
         ("host/azure_syslog_ib_flap_0.txt", (1, ["UNKNOWN"])),
+        ("host/azure_syslog_ib_flap_6.txt", (1, ["WARN", "UNKNOWN"])),
         ("host/gpud_dmesg_peermem_iso.log", (0, ["OK"])),
     ],
 )
