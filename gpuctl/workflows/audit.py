@@ -16,22 +16,12 @@ from gpuctl.domain.node_facts import Fleet as Nodes
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl import preflight
-from gpuctl.nccl.preflight import fabric, facts_file, gpus, idle
+from gpuctl.nccl.preflight import facts_file, gpus, idle
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.workflows.preflight_facts import AT_A_TIME, fleet_of
 
 SUBJECTS = ("gpu", "rdma", "names", "jobs", "kernel_log", "nvlink", "pcie", "counters", "system")
-# Rules that an NCCL run needs, too: they compare nodes with each other.
-SHARED = (
-    gpus.count,
-    gpus.model,
-    gpus.driver,
-    gpus.fabric_manager,
-    gpus.memory,
-    gpus.clocks,
-    fabric.adapters_,
-)
-# Of them, those for which nvidia-smi's XML is enough.
+# Rules for which nvidia-smi's XML is enough.
 OF_XML = (gpus.count, gpus.model, gpus.driver, gpus.memory, gpus.clocks)
 COMMAND = "gpuctl audit"
 # Their hints disturb whoever uses the node.
@@ -112,7 +102,7 @@ def by_model(nodes: Nodes) -> list[Nodes]:
 
 
 def _judge(nodes: Nodes, catalogue: Catalogue) -> list[Finding]:
-    findings = preflight.judge(nodes, {}, SHARED)
+    findings = preflight.judge(nodes, {}, preflight.OF_NODES)
     for rule in rules.RULES:
         findings += rule(nodes)
     return [*findings, *kernel.kernel_log(nodes, catalogue)]

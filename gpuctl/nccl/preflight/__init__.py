@@ -13,7 +13,8 @@ Rule = Callable[[Fleet], list[Finding]]
 BEFORE: tuple[Rule, ...] = (idle.idle, software.tests, software.mpi, network.ssh, network.names)
 BEFORE_ALONE: tuple[Rule, ...] = (idle.idle, software.tests)
 BEFORE_ASKS = ("gpu", "jobs", "programs", "reach", "names")
-RULES: tuple[Rule, ...] = (
+# What is wrong on a node whether it runs NCCL or not.
+OF_NODES: tuple[Rule, ...] = (
     gpus.count,
     gpus.model,
     gpus.driver,
@@ -21,6 +22,9 @@ RULES: tuple[Rule, ...] = (
     gpus.memory,
     gpus.clocks,
     fabric.adapters_,
+)
+RULES: tuple[Rule, ...] = (
+    *OF_NODES,
     fabric.peer_memory_,
     fabric.memlock,
     software.tests,
