@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
+from signal import NSIG, Signals
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
@@ -146,7 +146,7 @@ def _describe(termination: Object, lines: object) -> tuple[str, str]:
     after = f"; its log ends: {' / '.join(last)}"[:500] if last else ""
     if termination.get("reason") == "OOMKilled":
         return f"ran out of memory (OOMKilled){after}", OOM
-    if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + signal.NSIG else 0):
-        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + NSIG else 0):
+        name = Signals(number).name if number in set(Signals) else str(number)
         return f"was killed by signal {number} ({name}){after}", ""
     return f"ended with exit code {code}{after}", "`kubectl logs --previous` shows its whole log"
