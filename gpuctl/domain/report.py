@@ -84,19 +84,21 @@ def junit(report: Report) -> str:
     """JUnit XML as GitLab and Jenkins read it: a suite per target, a test case per check and subject.
 
     FAIL is a failure, UNKNOWN an error; WARN is a failure with `strict`, else it passes with the message in its output.
+    The time is the whole command's: a suite has one only if it is the only suite, so that sums over suites are right.
     """
     root = Xml.Element("testsuites", name=f"gpuctl {report.command}")
     for target, findings in report.targets.items():
         suite = Xml.SubElement(root, "testsuite", name=_xml(target or report.command))
         cases = [_case(suite, report, finding) for finding in findings]
-        _count(suite, cases, report.seconds)
+        _count(suite, cases, report.seconds if len(report.targets) == 1 else None)
     _count(root, root.findall(".//testcase"), report.seconds)
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
 
 def _case(suite: Xml.Element, report: Report, finding: Finding) -> Xml.Element:
-    group = f"gpuctl.{report.command.replace(' ', '.')}.{finding.check}"
+    # Jenkins takes what precedes the last dot for the package, so that the check itself must have none.
+    group = f"gpuctl.{report.command.replace(' ', '.')}.{finding.check.replace('.', '_')}"
     case = Xml.SubElement(suite, "testcase", classname=_xml(group), name=_xml(finding.subject or finding.check))
     text = "\n".join(part for part in (finding.message, finding.hint and f"hint: {finding.hint}") if part)
     tag = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error"}.get(finding.verdict)

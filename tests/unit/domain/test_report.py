@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,6 +70,23 @@ def test_junit_has_a_case_for_each_check_and_subject() -> None:
         (f"{group}.names", "names"): "passed",
     }
     assert valid_junit(forms.junit(report(strict=True)))[f"{group}.clocks", "gpu-5"] == "failure"
+
+
+def test_junit_times_of_all_suites_sum_up_to_the_commands() -> None:
+    for targets in (["prod"], ["prod", "lab"]):
+        text = forms.junit(Report("audit", dict.fromkeys(targets, FINDINGS), seconds=1.5))
+        valid_junit(text)
+        root = ElementTree.fromstring(text)  # noqa: S314 - our own output
+        assert root.attrib["time"] == "1.500"
+        assert sum(float(suite.attrib.get("time", 0)) for suite in root) in (0, 1.5)
+    assert [suite.attrib.get("time") for suite in root] == [None, None]
+
+
+def test_a_ci_system_that_splits_class_names_at_the_last_dot_shows_command_and_check() -> None:
+    made = forms.junit(Report("drift", {"prod": [fail("setting sysctl.vm.swappiness", "gpu-3", "60")]}))
+    [(classname, name)] = valid_junit(made)
+    package, _, shown = classname.rpartition(".")
+    assert (package, shown, name) == ("gpuctl.drift", "setting sysctl_vm_swappiness", "gpu-3")
 
 
 def test_metrics_have_severities_values_counts_and_times() -> None:
