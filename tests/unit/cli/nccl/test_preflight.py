@@ -137,7 +137,9 @@ def test_advise_prints_lines_for_a_shell_and_the_order_of_nodes(saved: Path) -> 
 
 
 def test_advise_says_why_for_programs_too(saved: Path) -> None:
-    told = json.loads(call(advise, "--from", saved, "-o", "json").output)
+    told = valid_json(call(advise, "--from", saved, "-o", "json").output)
+    assert (told["command"], told["exit_code"]) == ("nccl advise", 0)
+    assert {finding["target"] for finding in told["findings"]} <= {str(saved)}
     assert told["environment"]["NCCL_NET"] == "IB"
     assert all(setting["why"] and setting["source"] for setting in told["settings"])
     assert (told["order"]["crossings_before"], told["order"]["crossings_after"]) == (4, 2)
