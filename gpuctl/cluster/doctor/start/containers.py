@@ -8,7 +8,7 @@ from signal import NSIG, Signals
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
-from gpuctl.domain.pod_status import IMAGE, statuses
+from gpuctl.domain.pod_status import CRASHED, IMAGE, INITIALIZING, statuses
 
 PULLS = (
     (
@@ -51,7 +51,7 @@ def container(facts: Facts) -> list[Finding]:
     for name, status in _waiting(facts):
         waiting = status["state"]["waiting"]
         reason, message = str(waiting.get("reason") or ""), " ".join(str(waiting.get("message") or "").split())
-        if reason in (*IMAGE, "CrashLoopBackOff", "PodInitializing") or not message:
+        if reason in (*IMAGE, CRASHED, INITIALIZING) or not message:
             continue
         hint = next((hint for part, hint in CREATES if part in message), "")
         findings.append(
