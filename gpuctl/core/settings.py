@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gpuctl.core.paths import config_dir
-from gpuctl.core.strict_yaml import ANY_TEXT, SWITCHES, Flag, ListOf, MappingOf, Parsed, Section, load_file
+from gpuctl.core.strict_yaml import ANY_TEXT, SWITCHES, EmptyFile, Flag, ListOf, MappingOf, Parsed, Section, load_file
 
 STAGES = ("production", "staging", "development")
 
@@ -45,6 +45,7 @@ class Settings:
 
 
 _PATH = Parsed(lambda text: Path(text).expanduser(), "a path")
+EMPTY = EmptyFile("settings file", "give it a setting, or remove it for the defaults")
 _SWITCH = Flag(SWITCHES, any_case=True)
 SCHEMA = Section(
     {
@@ -64,5 +65,5 @@ def load() -> Settings:
     path = config_dir() / "settings.yml"
     if not path.exists():
         return Settings()
-    settings = load_file(path, SCHEMA, f"use {path}", None, f"it can hold: {', '.join(SCHEMA.fields)}")
-    return settings or Settings()
+    settings: Settings = load_file(path, SCHEMA, f"use {path}", EMPTY, f"it can hold: {', '.join(SCHEMA.fields)}")
+    return settings

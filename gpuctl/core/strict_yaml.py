@@ -60,11 +60,8 @@ __all__ = [
 ]
 
 
-def load_file(path: Path, schema: FieldType, doing: str, empty: EmptyFile | None, hint: str = "") -> Any:
-    """Read a file; `InvalidInput` ("cannot `doing`") with every mistake in it.
-
-    `empty`: the error for an empty file; None accepts one, and its value is None.
-    """
+def load_file(path: Path, schema: FieldType, doing: str, empty: EmptyFile, hint: str = "") -> Any:
+    """Read a file; `InvalidInput` ("cannot `doing`") with every mistake in it. `empty`: the error for an empty file."""
     mistakes = Mistakes()
     node = read(path, mistakes.items, empty)
     value = schema.read(node, At("", mistakes)) if node else None

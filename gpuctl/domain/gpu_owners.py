@@ -86,7 +86,7 @@ NOBODY = Owner(Kind.UNKNOWN)
 
 
 @lru_cache(maxsize=4096)  # the ranks of a job have few different ones
-def owner(cgroup: str, mountinfo: str = "") -> Owner:
+def owner_of(cgroup: str, mountinfo: str = "") -> Owner:
     """Owner by the text of /proc/PID/cgroup, of any version; the text of mountinfo serves where the path is hidden.
 
     Of several lines (version 1), the one that names the most specific owner counts: Slurm marks only some controllers.

@@ -6,7 +6,17 @@ from typing import Any
 
 Pod = dict[str, Any]
 REVISION = "controller-revision-hash"  # label: the template that a StatefulSet made the pod from
-IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+# Reasons of a waiting container: kubelet, pkg/kubelet/{container/sync_result,images/types,kuberuntime}.go.
+IMAGE = (
+    *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+    *("RegistryUnavailable", "SignatureValidationFailed"),
+)
+CRASHED = "CrashLoopBackOff"
+NOT_CREATED = (
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("PreCreateHookError", "PreStartHookError", "PostStartHookError", "ContainerCannotRun"),
+)
+INITIALIZING = "PodInitializing"  # waits for an init container
 # Errors that do not resolve by waiting.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,19 +84,21 @@ def junit(report: Report) -> str:
     """JUnit XML as GitLab and Jenkins read it: a suite per target, a test case per check and subject.
 
     FAIL is a failure, UNKNOWN an error; WARN is a failure with `strict`, else it passes with the message in its output.
+    The time is the whole command's: a suite has one only if it is the only suite, so that sums over suites are right.
     """
     root = Xml.Element("testsuites", name=f"gpuctl {report.command}")
     for target, findings in report.targets.items():
         suite = Xml.SubElement(root, "testsuite", name=_xml(target or report.command))
         cases = [_case(suite, report, finding) for finding in findings]
-        _count(suite, cases, report.seconds)
+        _count(suite, cases, report.seconds if len(report.targets) == 1 else None)
     _count(root, root.findall(".//testcase"), report.seconds)
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
 
 def _case(suite: Xml.Element, report: Report, finding: Finding) -> Xml.Element:
-    group = f"gpuctl.{report.command.replace(' ', '.')}.{finding.check}"
+    # Jenkins takes what precedes the last dot for the package, so that the check itself must have none.
+    group = f"gpuctl.{report.command.replace(' ', '.')}.{finding.check.replace('.', '_')}"
     case = Xml.SubElement(suite, "testcase", classname=_xml(group), name=_xml(finding.subject or finding.check))
     text = "\n".join(part for part in (finding.message, finding.hint and f"hint: {finding.hint}") if part)
     tag = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error"}.get(finding.verdict)
@@ -128,6 +131,7 @@ def metrics(report: Report, now: float) -> str:
     """Prometheus text exposition format 0.0.4, as node-exporter's textfile collector reads it; `now`: Unix seconds.
 
     Of several findings with the same check and subject, the worst counts. Values that are not numbers are omitted.
+    Each series names its target: the collector rejects files of two runs if both contain a series of the same labels.
     """
     worst: dict[tuple[str, str, str], Finding] = {}
     for target, findings in report.targets.items():
@@ -138,8 +142,10 @@ def metrics(report: Report, now: float) -> str:
         ({**command, "target": target, "check": check, "subject": subject}, finding)
         for (target, check, subject), finding in worst.items()
     ]
+    by_target = [{**command, "target": target} for target in report.targets or ("",)]
     counts = [
-        ({**command, "verdict": verdict.lower()}, sum(finding.verdict is verdict for finding in report.findings))
+        ({**labels, "verdict": verdict.lower()}, sum(finding.verdict is verdict for finding in findings))
+        for labels, findings in zip(by_target, report.targets.values() or ((),), strict=True)
         for verdict in SEVERITY
     ]
     values = [
@@ -156,8 +162,14 @@ def metrics(report: Report, now: float) -> str:
         ),
         _family("check_value", "Value that decided a check; the label value names it, with its unit.", values),
         _family("findings", "Findings of the last run, by verdict.", counts),
-        _family("last_run_exit_code", "Exit code of the last run.", [(command, report.exit_code)]),
-        _family("last_run_timestamp_seconds", "Unix time at which the last run ended.", [(command, now)]),
+        _family(
+            "last_run_exit_code", "Exit code of the last run.", [(labels, report.exit_code) for labels in by_target]
+        ),
+        _family(
+            "last_run_timestamp_seconds",
+            "Unix time at which the last run ended.",
+            [(labels, now) for labels in by_target],
+        ),
     ]
     return "".join(families)
 
@@ -178,7 +190,9 @@ def _escaped(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(value) if isinstance(value, int) else f"{value:.17g}"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return "NaN" if math.isnan(value) else repr(value)
 
 
 def summary(report: Report) -> str:

@@ -135,11 +135,11 @@ def _make_absolute(node: yaml.Node | None, names: Iterable[str], folder: Path) -
     for name in names:
         path_node = _value(node, name)
         if isinstance(path_node, yaml.ScalarNode) and path_node.value and path_node.value != "null":
-            path_node.value = str((folder / path_node.value).absolute())
+            path_node.value = str(folder / path_node.value)
 
 
 def _make_command_absolute(node: yaml.Node | None, folder: Path) -> None:
     """Resolve a login program relative to its file if its name contains a slash."""
     command = _value(node, "command")
     if isinstance(command, yaml.ScalarNode) and "/" in command.value:
-        command.value = str((folder / command.value).absolute())
+        command.value = str(folder / command.value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.pod_status import INITIALIZING
 
 # Labels of the individual pod: its replacement has other values.
 OWN_LABELS = frozenset(
@@ -69,7 +70,7 @@ class Pod:
     @property
     def failing_init(self) -> Container | None:
         """Return the init container that keeps the others from starting, if one failed or waits for a reason."""
-        reasons = ("", "PodInitializing", "Completed")
+        reasons = ("", INITIALIZING, "Completed")
         return next((c for c in self.init_containers if c.why not in reasons), None)
 
     @property

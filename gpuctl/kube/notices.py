@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gpuctl.domain.pod_status import IMAGE
+from gpuctl.domain.pod_status import CRASHED, IMAGE, NOT_CREATED
 from gpuctl.kube.model import Container, Pod, pod
 
-# Reasons of a waiting container: kubelet, pkg/kubelet/{container/sync_result,images/types,kuberuntime}.go.
-LOUD = (
-    *("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
-    *("PreCreateHookError", "PreStartHookError", "PostStartHookError", "ContainerCannotRun"),
-    *IMAGE,
-    *("RegistryUnavailable", "SignatureValidationFailed"),
-)
+LOUD = (CRASHED, *NOT_CREATED, *IMAGE)  # reasons of a waiting container
 ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
 
 

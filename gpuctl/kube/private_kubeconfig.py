@@ -63,10 +63,11 @@ def copy(sources: Sequence[Path], pid: int, host: str, context: str = "", namesp
 
 
 def _texts(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return the text of each file by its absolute path."""
     texts = {}
     for path in paths:
         try:
-            texts[path] = path.read_text()
+            texts[path.absolute()] = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"read the kubeconfig {path}", str(error)) from error
     return texts
@@ -82,7 +83,7 @@ def keep_added(copy: Path) -> SavedEntries | None:
         return None
     sources = [Path(source) for source in json.loads(_sources(copy).read_text())]
     theirs = merged(_texts([source for source in sources if source.is_file()]))
-    names, text = added(_texts([copy])[copy], theirs)
+    names, text = added(_texts([copy])[copy.absolute()], theirs)
     if not names:
         return None
     path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"

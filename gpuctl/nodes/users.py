@@ -95,7 +95,7 @@ def _owner(facts: Facts, details: Row | None) -> Owner:
         hidden = facts["pid_namespace"] == "nested"
         reason = "it is outside of the container that was asked" if hidden else facts["unread"].get("processes", GONE)
         return Owner(Kind.UNKNOWN, why=reason)
-    return gpu_owners.owner(details["cgroup"] or "", details["mounts"])
+    return gpu_owners.owner_of(details["cgroup"] or "", details["mounts"])
 
 
 def _key(owner: Owner, details: Row | None) -> Key:

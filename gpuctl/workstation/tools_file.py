@@ -12,6 +12,7 @@ from gpuctl.core.strict_yaml import (
     ANY_TEXT,
     SWITCHES,
     At,
+    EmptyFile,
     FieldType,
     Flag,
     ListOf,
@@ -26,12 +27,14 @@ from gpuctl.core.strict_yaml import (
 )
 
 SYSTEMS = tuple(f"{system}/{arch}" for system in ("linux", "darwin") for arch in ("amd64", "arm64"))
+EMPTY = EmptyFile("tools file", "give it rows that start with `- name:`, or remove it")
 PLACEHOLDERS = ("version", "os", "arch")  # allowed in braces
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, none for an empty one; `InvalidInput` lists every mistake."""
-    return load_file(path, _Rows(), f"use {path}", None, "docs/workstation.md has an example") or []
+    """Return the rows of a file; `InvalidInput` lists every mistake."""
+    rows: list[dict[str, Any]] = load_file(path, _Rows(), f"use {path}", EMPTY, "docs/workstation.md has an example")
+    return rows
 
 
 class _Rows:

@@ -33,6 +33,25 @@ def imports(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
+def imported_names(code: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """(line, module, name) of each import. `from package import module` has no name; relative ones keep their dots."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                yield (node.lineno, inner, "") if _is_module(inner) else (node.lineno, module, alias.name)
+
+
+def _is_module(name: str) -> bool:
+    if name.startswith("."):
+        return False
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
 def importers(folder: Path, package: str) -> list[str]:
     """The files of a folder that import a package or a part of it, relative to the repository."""
     return [

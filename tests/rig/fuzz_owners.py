@@ -18,7 +18,7 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import process_details
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-from gpuctl.domain.gpu_owners import Kind, owner
+from gpuctl.domain.gpu_owners import Kind, owner_of
 from gpuctl.nodes import facts_shape, serialize
 from gpuctl.nodes.judge import judge
 from gpuctl.nodes.node_use import node
@@ -39,7 +39,7 @@ def control_groups(paths: Sequence[str], cases: int) -> None:
         text = chance.choice(["\n", "", "\0", ":", "/"]).join(lines)
         first, last = sorted(chance.sample(range(len(text)), 2))
         cut = chance.choice([text[first:], text[:last], text[:first] + text[last:], text[::-1]])
-        one = owner(cut, cut)
+        one = owner_of(cut, cut)
         for name in (f"job_{one.job}", one.sluid, one.container, one.session, one.unit):
             assert name == "job_" or name in cut, (cut, one)
         assert one.pod.replace("-", "") in re.sub("[-_]", "", cut), (cut, one)

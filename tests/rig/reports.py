@@ -56,3 +56,17 @@ def valid_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
     return samples
+
+
+def valid_metrics_of_files(*texts: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Samples of all files of a textfile folder, each valid, once no series stands in two of them.
+
+    The collector merges families of the same name and rejects a series that occurs twice.
+    """
+    merged: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for samples in map(valid_metrics, texts):
+        for name, rows in samples.items():
+            merged.setdefault(name, []).extend(rows)
+    for name, rows in merged.items():
+        assert len({tuple(sorted(labels.items())) for labels, _ in rows}) == len(rows), f"{name} has duplicates"
+    return merged

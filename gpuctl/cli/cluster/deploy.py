@@ -10,7 +10,7 @@ import click
 
 from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import selected
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import findings, options, output, report
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import InvalidInput
@@ -61,7 +61,7 @@ def diff(request: EnvironmentSelection, mode: RequestedMode | None, nodes: int |
     from gpuctl.cluster import planned_deploy
 
     plan = planned_deploy.plan(request, mode, nodes).plan
-    show.plan(plan, form)
+    _show_plan("cluster diff", plan, form)
     raise click.exceptions.Exit(_code(plan))
 
 
@@ -89,7 +89,7 @@ def deploy(
     from gpuctl.cluster import planned_deploy
 
     plan = planned_deploy.plan(request, mode, nodes)
-    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
+    _carry_out("cluster deploy", plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
@@ -108,7 +108,7 @@ def scale(
     if request.single:
         raise click.UsageError("a standalone pod cannot be scaled")
     plan = planned_deploy.plan_scaling(request, nodes)
-    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
+    _carry_out("cluster scale", plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
@@ -162,16 +162,25 @@ def destroy(request: EnvironmentSelection, volumes: bool, timeout: float, yes: b
 # ---- applying --------------------------------------------------------------------------------------------------------
 
 
-def _carry_out(planned: PlannedDeploy, timeout: int, yes: bool, check: bool, form: Output) -> None:
+def _show_plan(command: str, plan: Plan, form: Output) -> None:
+    if form == "table":
+        show.plan(plan)
+    else:
+        report.data(show.plan_document(command, plan, _code(plan)), form)
+
+
+def _carry_out(command: str, planned: PlannedDeploy, timeout: int, yes: bool, check: bool, form: Output) -> None:
     from gpuctl.cluster.deploy import flow, via_ansible
 
     plan = planned.plan
     if form == "table" or check:
-        show.plan(plan, form)
+        _show_plan(command, plan, form)
     if check:
         raise click.exceptions.Exit(_code(plan))
     flow.refuse(plan)
     if question := _question(planned):
+        if form != "table":
+            show.plan(plan, err=True)
         _ask(question, yes)
     progress: list[str] = []
     request = via_ansible.DeployRequest(planned.file, plan, planned.context, timeout)
@@ -181,7 +190,7 @@ def _carry_out(planned: PlannedDeploy, timeout: int, yes: bool, check: bool, for
         _report_interruption(plan, progress)
         raise
     if form != "table":
-        output.data(done, form)
+        report.data(show.deployed_document(command, done), form)
     elif timeout:
         click.echo(f"{plan.env.name}: {output.plural(plan.env.nodes, 'pod')} ready")
         deployed = via_ansible.findings(done)

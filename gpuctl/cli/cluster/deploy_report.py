@@ -3,51 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.shared import findings, output
-from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
     from gpuctl.cluster.deploy.destroy import EnvironmentObjects
     from gpuctl.cluster.deploy.model import Change, Plan
     from gpuctl.cluster.deploy.status import Pod, Status
     from gpuctl.cluster.environment import Environment, Object
+    from gpuctl.domain.report import Report
 
 MOST_FIELDS = 12
 
 
-def plan(deployment: Plan, form: Output) -> None:
-    if form != "table":
-        from gpuctl.cluster.deploy.model import plan_as_dict
+def plan_document(command: str, deployment: Plan, code: int) -> Report:
+    """Build the report of a plan that is only shown; `code`: the exit code."""
+    from gpuctl.cluster.deploy.model import plan_as_dict
+    from gpuctl.domain.report import Report
 
-        output.data(plan_as_dict(deployment), form)
-        return
+    details = {name: value for name, value in plan_as_dict(deployment).items() if name != "findings"}
+    return Report(command, {deployment.env.name: deployment.findings}, details, code=code)
+
+
+def deployed_document(command: str, deployed: Mapping[str, Any]) -> Report:
+    """Build the report of a deployment that succeeded, from the module's result."""
+    from gpuctl.cluster.deploy import via_ansible
+    from gpuctl.domain.report import Report
+
+    details = {name: value for name, value in deployed.items() if name != "findings"}
+    return Report(command, {deployed["environment"]: via_ansible.findings(deployed)}, details, code=0)
+
+
+def plan(deployment: Plan, err: bool = False) -> None:
+    """Print a plan for people; `err`: on standard error, because standard output is for a program."""
     env = deployment.env
-    click.echo(f"{env.name}: {output.plural(env.nodes, 'pod')} on {env.cluster.cluster.name}, by {env.mode.upper()}")
+    pods = output.plural(env.nodes, "pod")
+    click.echo(f"{env.name}: {pods} on {env.cluster.cluster.name}, by {env.mode.upper()}", err=err)
     if deployment.fell_back:
-        click.echo(f"TCP, not RDMA: {deployment.fell_back}")
-    findings.show([finding for finding in deployment.findings if finding.verdict != "OK"])
+        click.echo(f"TCP, not RDMA: {deployment.fell_back}", err=err)
+    findings.show([finding for finding in deployment.findings if finding.verdict != "OK"], err=err)
     if not deployment.failed:
-        _changes(deployment.changes)
+        _changes(deployment.changes, err)
 
 
-def _changes(changes: Sequence[Change]) -> None:
+def _changes(changes: Sequence[Change], err: bool) -> None:
     for change in changes:
         if change.action == "same":
             continue
         word = change.action.upper() if change.action in ("take-over", "recreate", "refused") else change.action
-        click.echo(f"{word} {change.subject}" + (f": {change.note}" if change.note else ""))
+        click.echo(f"{word} {change.subject}" + (f": {change.note}" if change.note else ""), err=err)
         for field in change.fields[:MOST_FIELDS]:
             for line in _differs(field.path, field.before, field.after):
-                click.echo(f"  {line}")
+                click.echo(f"  {line}", err=err)
         if len(change.fields) > MOST_FIELDS:
-            click.echo(f"  and {len(change.fields) - MOST_FIELDS} more; --output json has all of them")
+            click.echo(f"  and {len(change.fields) - MOST_FIELDS} more; --output json has all of them", err=err)
     if all(change.action == "same" for change in changes):
-        click.echo("nothing changes")
+        click.echo("nothing changes", err=err)
 
 
 def _differs(path: str, before: Any, after: Any) -> list[str]:

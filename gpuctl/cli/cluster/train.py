@@ -163,7 +163,7 @@ def _train(access: PodAccess, request: TrainCommand, check: bool, form: Output) 
     from gpuctl.core.signals import ctrl_c
 
     ready = prepare.prepare(access.cluster, access.env, request.training)
-    show.ready(ready, form, check)
+    show.ready(ready, access.env.name, form, check)
     if check:
         bad = [finding for finding in ready.findings if finding.verdict in ("FAIL", "UNKNOWN")]
         raise click.exceptions.Exit(PROBLEMS if bad else 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings, output
+from gpuctl.cli.shared import findings, output, report
 from gpuctl.cli.shared.output import Output
 from gpuctl.domain.findings import Finding, fail, unknown
 
@@ -18,23 +18,17 @@ if TYPE_CHECKING:
     from gpuctl.cluster.train.watch import Failure
 
 
-def ready(plan: Ready, form: Output, check: bool) -> None:
+def ready(plan: Ready, env: str, form: Output, check: bool) -> None:
     """Show the check results; with `check`, each pod's command, too."""
     from gpuctl.cluster.train import launch
+    from gpuctl.domain.report import Report
 
     launch_plan = plan.launch
     commands = {plan.pods[rank].pod: launch.command(launch_plan, rank) for rank in launch_plan.starts}
     if form != "table":
         more = {"folder": launch_plan.folder, "variables": list(launch.variables(launch_plan)), "commands": commands}
-        output.data(
-            {
-                "launcher": launch_plan.launcher,
-                "why": plan.why,
-                **more,
-                "findings": [finding.as_dict() for finding in plan.findings],
-            },
-            form,
-        )
+        details = {"launcher": launch_plan.launcher, "why": plan.why, **more}
+        report.data(Report("cluster train", {env: plan.findings}, details), form)
         return
     findings.show(plan.findings)
     if plan.why:

@@ -15,7 +15,7 @@ import click
 from gpuctl.cli.nccl import baselines, target_options
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.cli.shared.report import Form, check_folder, data, publish, report_options
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import worst
 
@@ -54,6 +54,11 @@ class FleetRequest:
     rack_var: str
     forks: int
     timeout: float
+
+    @property
+    def target(self) -> str:
+        """The file or inventory that a report names."""
+        return str(self.source or self.inventory or "localhost")
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,7 @@ def preflight(request: PreflightRequest, form: Form, metrics: Path | None) -> No
         findings.show(results)
         click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
-    target = str(request.fleet.source or request.fleet.inventory or "localhost")
-    report = Report("nccl preflight", {target: results}, {"nodes": nodes}, request.strict, code=code)
+    report = Report("nccl preflight", {request.fleet.target: results}, {"nodes": nodes}, request.strict, code=code)
     publish(report, form, metrics, table)
     raise click.exceptions.Exit(code)
 
@@ -136,6 +140,7 @@ def advise(request: AdviseRequest, form: Output) -> None:
 
     Every variable comes with its reason and source. In the order, a ring crosses as few racks as possible.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import advise as advise_rules
     from gpuctl.nccl.topology import racks as placement
     from gpuctl.nccl.topology import ring_order
@@ -147,11 +152,13 @@ def advise(request: AdviseRequest, form: Output) -> None:
         places, racks = _places(fleet, request.topology)
         advice = advise_rules.advise(fleet.nodes)
     order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
+    code = _exit_code(advice.findings, fleet)
     if form != "table":
-        output.data(_as_dict(advice, order, racks, fleet), form)
+        details = _as_dict(advice, order, racks, fleet)
+        data(Report("nccl advise", {request.fleet.target: advice.findings}, details, code=code), form)
     else:
         _show_advice(advice, order, racks, fleet)
-    raise click.exceptions.Exit(_exit_code(advice.findings, fleet))
+    raise click.exceptions.Exit(code)
 
 
 @contextmanager
@@ -258,7 +265,6 @@ def _as_dict(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str
         "environment": advice.environment,
         "settings": settings,
         "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
-        "findings": [one.as_dict() for one in advice.findings],
         "order": ring,
         "unasked": dict(fleet.unasked),
     }

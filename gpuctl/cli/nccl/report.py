@@ -10,9 +10,11 @@ import click
 
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import data
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.domain.report import Report
     from gpuctl.nccl.history import Measured
 
 WIDTH = 200  # of a map if standard output is not a terminal
@@ -66,7 +68,7 @@ def report(number: int | None, html: Path | None, instance: str, form: Output) -
     if html is not None:
         _write(measured, html, instance)
     if form != "table":
-        output.data(_whole(measured), form)
+        data(_document(measured), form)
     else:
         _show(measured)
 
@@ -120,15 +122,13 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
     click.echo(f"wrote {html}", err=True)
 
 
-def _whole(measured: Measured) -> dict[str, object]:
+def _document(measured: Measured) -> Report:
+    """Build the report of a measurement; showing it succeeds, whatever was found then."""
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import serialize
 
-    findings = [finding.as_dict() for finding in measured.findings]
-    return {
-        **_summary(measured),
-        "findings": findings,
-        "launches": [serialize.launch_as_dict(end) for end in measured.results],
-    }
+    details = {**_summary(measured), "launches": [serialize.launch_as_dict(end) for end in measured.results]}
+    return Report("nccl report", {measured.inventory: measured.findings}, details, code=0)
 
 
 def _summary(measured: Measured) -> dict[str, object]:
@@ -138,10 +138,9 @@ def _summary(measured: Measured) -> dict[str, object]:
 
 def _worst(measured: Measured) -> str:
     """Worst verdict; UNKNOWN if nothing was judged."""
-    from gpuctl.domain.findings import Verdict
+    from gpuctl.domain.findings import overall
 
-    order = list(Verdict)
-    return str(max((f.verdict for f in measured.findings), key=order.index, default=Verdict.UNKNOWN))
+    return str(overall(measured.findings))
 
 
 def _number(value: float | None) -> str:

@@ -51,7 +51,14 @@ def publish(report: Report, form: Form, metrics: Path | None, table: Callable[[]
     elif form == "junit":
         click.echo(forms.junit(report), nl=False)
     else:
-        output.data(forms.as_dict(report), form)
+        data(report, form)
+
+
+def data(report: Report, form: output.Output) -> None:
+    """Print a report as JSON or YAML; for commands that have no --metrics and no JUnit XML."""
+    from gpuctl.domain.report import as_dict
+
+    output.data(as_dict(report), form)
 
 
 def check_folder(metrics: Path | None) -> None:

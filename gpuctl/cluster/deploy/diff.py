@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.cluster.deploy.immutable import fixed, template_sizes, with_live_sizes
+from gpuctl.cluster.deploy.immutable import fixed
 from gpuctl.cluster.deploy.model import Action, Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
-from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 
 DryRun = Callable[[bool], Object]  # force -> the object as it would be; raises what the server refuses it for
 HIDDEN = "(hidden)"
-AT_ONCE = 8
 # Metadata that the server maintains.
 SERVER_FIELDS = (
     "managedFields",
@@ -30,20 +28,6 @@ SERVER_FIELDS = (
 )
 HOLDS_DATA = "it holds data: remove it first by `destroy --volumes`, or give the environment another name"
 STAY = "existing volumes stay as they are"
-
-
-def changes(dry_run: Callable[[Object, bool], Object], env: Environment, states: Sequence[ObjectState]) -> list[Change]:
-    """Return one change per object, determined by `dry_run`, which runs concurrently for several objects."""
-    new = {state.subject for state in states if state.live is None}
-
-    def one(state: ObjectState) -> Change:
-        sizes = template_sizes(state.desired, state.live)
-        # The server does not change sizes of claim templates: it is asked about the rest.
-        tried = with_live_sizes(state) if sizes else state
-        return _with_sizes(change(env, tried, lambda force: dry_run(tried.desired, force), new), sizes)
-
-    with AbandonablePool(AT_ONCE) as pool:
-        return list(pool.map(one, states))
 
 
 def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collection[str] = ()) -> Change:
@@ -67,7 +51,7 @@ def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collectio
     return Change(kind, name, "change" if fields else "same", hidden(kind, fields), _of_changing(kind, fields))
 
 
-def _with_sizes(planned: Change, sizes: Sequence[Field]) -> Change:
+def with_sizes(planned: Change, sizes: Sequence[Field]) -> Change:
     """Add new sizes of claim templates to the change of a StatefulSet, which is replaced without ending its pods."""
     if not sizes or planned.action not in ("same", "change", "take-over"):
         return planned

@@ -14,7 +14,7 @@ from gpuctl.cluster.deploy import (
     apply,
     checks,
     deployed_state,
-    diff,
+    dry_runs,
     grow,
     memlock,
     prune,
@@ -134,7 +134,7 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     small = grow.too_small(checked.env, _claims(cluster, checked.env))
     grown, kept = grow.changes(dry_run, small)
     # Volumes first: pods that are created later then get volumes of the same size.
-    changes = [*grown, *diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
+    changes = [*grown, *dry_runs.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
     findings = [*checked.findings, *kept, *unknown]
     return replace(checked, changes=changes, states=[*states, *small], leftovers=leftovers, findings=findings)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.environment import Object
-from gpuctl.domain.pod_status import HOPELESS, IMAGE, is_ready, runs, statuses, why_pending
+from gpuctl.domain.pod_status import CRASHED, HOPELESS, IMAGE, is_ready, runs, statuses, why_pending
 
 # Messages of the scheduler, and their meaning.
 PLACING = (
@@ -113,7 +113,7 @@ def _of_container(status: Object) -> str:
     last_end = terminated or (status.get("lastState") or {}).get("terminated") or {}
     if reason in IMAGE:
         return f"the image {status.get('image')} cannot be pulled ({reason}): {message or 'no reason given'}"
-    if reason == "CrashLoopBackOff" or (terminated and terminated.get("exitCode") != 0):
+    if reason == CRASHED or (terminated and terminated.get("exitCode") != 0):
         return f"{name} ended {_how(last_end)}; {status.get('restartCount', 0)} restarts"
     return f"{name} does not start ({reason}): {message}" if message else ""
 

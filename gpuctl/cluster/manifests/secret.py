@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import secrets
 from collections.abc import Callable, Mapping
+from secrets import token_urlsafe
 
 from gpuctl.cluster.environment import Environment, Object
 
@@ -28,8 +28,8 @@ def values(env: Environment, pair: Pair) -> dict[str, str]:
     """Generate values for all keys; `pair` makes an ssh key: the private half, and the public half as a line."""
     (identity, public), (host, host_public) = pair(), pair()
     return {
-        VSCODE: secrets.token_urlsafe(24),
-        JUPYTER: secrets.token_urlsafe(24),
+        VSCODE: token_urlsafe(24),
+        JUPYTER: token_urlsafe(24),
         IDENTITY: identity,
         AUTHORIZED: f"{public}\n",
         HOST: host,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gpuctl.nccl.isolate.attribution import Attribution
-from gpuctl.nccl.isolate.launch_failures import START_TRIES, failed_starts_since
+from gpuctl.nccl.isolate.launch_failures import START_TRIES
 from gpuctl.nccl.isolate.model import Cause, Kind, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import Evidence, Observation
+from gpuctl.nccl.isolate.start_findings import failed_starts_since
 
 NEAR = math.log(100)  # causes whose odds are this close to the best are still possible
 WEAK = math.log(20)  # below these odds chance is so likely that the same pair is repeated first

@@ -10,9 +10,10 @@ from gpuctl.nccl.isolate import confirmation, pairing, rails, small_fleets, unkn
 from gpuctl.nccl.isolate.attribution import Attribution, attribute, looks_bad
 from gpuctl.nccl.isolate.controls import with_controls
 from gpuctl.nccl.isolate.follow_up import FollowUp, KnownGoodPool, crowded, plan_follow_up, ran_well
-from gpuctl.nccl.isolate.launch_failures import CUT_OFF, reasons
+from gpuctl.nccl.isolate.launch_failures import CUT_OFF
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet, Policy, Round, Unresolved
 from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, observe
+from gpuctl.nccl.isolate.start_findings import reasons
 from gpuctl.nccl.model import Launch, LaunchResult
 
 SMALL = 4  # largest number of nodes of which every pair is tried if none is known to be good

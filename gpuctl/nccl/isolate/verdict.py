@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.nccl.isolate import advice, fabric, launch_failures, rails
+from gpuctl.nccl.isolate import advice, fabric, rails, start_findings
 from gpuctl.nccl.isolate.attribution import Attribution, looks_bad
 from gpuctl.nccl.isolate.confirmation import Confirmation, confirmation
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Unresolved
@@ -41,7 +41,7 @@ def conclusion(
             if not _is_of_wrong(open_case, evidence)
         ),
         *_once(evidence, attribution.chance),
-        *launch_failures.findings(evidence, shared=any(not open_case.may_be for open_case in unresolved)),
+        *start_findings.findings(evidence, shared=any(not open_case.may_be for open_case in unresolved)),
         *evidence.transport,
         *_all(evidence, faults, unresolved),
         *_between(evidence, faults),

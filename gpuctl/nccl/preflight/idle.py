@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuctl.domain import slurm_states
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
 from gpuctl.domain.node_facts import Facts, Fleet, get, unread, why
+from gpuctl.domain.slurm_states import IN_USE, SUFFIX_IN_USE, SUFFIX_LEAVING, WITHOUT_JOB
 
 # Drivers before 510 count their own reserved memory (half a GiB on an H100) as used.
 HELD_MIB = 1024
@@ -13,28 +15,6 @@ SCHEDULED = {
     "slurm_steps": "Slurm runs {} job steps",
     "kubernetes_pods": "{} pods of Kubernetes hold GPUs",
     "nccl_tests": "somebody else's test runs there ({} processes of nccl-tests)",
-}
-# State names and suffixes of sinfo(1), NODE STATE CODES, in Slurm 22.05 and newer.
-FREE = ("", "idle", "down", "drained")
-NOT_FREE = {
-    "allocated": "a job has it",
-    "mixed": "a job has a part of it",
-    "completing": "a job is ending there",
-    "draining": "a job still runs there",
-    "failing": "a job still runs there",
-    "reserved": "it is in a reservation",
-    "maint": "it is in a reservation for maintenance",
-    "planned": "a job is planned there next",
-    "blocked": "a job has its neighbours exclusively",
-    "perfctrs": "a job uses its network counters",
-}
-MARKS = "*~#!%$@^-+"
-MARKED_NOT_FREE = {"$": NOT_FREE["maint"], "-": NOT_FREE["planned"], "+": NOT_FREE["allocated"]}
-MARKED_LEAVING = {
-    "!": "is about to power it down",
-    "%": "is powering it down",
-    "@": "is about to reboot it",
-    "^": "is rebooting it",
 }
 DRAIN = "drain it first: a test in someone's job spoils both"
 
@@ -95,12 +75,12 @@ def _slurm(node: str, facts: Facts) -> list[Finding]:
     state: str | None = get(facts, "jobs", "slurm_state")
     if state is None:
         return [unread("idle", node, "its state in Slurm is", why(facts, "jobs", "slurm_state"))]
-    word, marks = state.rstrip(MARKS).lower(), state[len(state.rstrip(MARKS)) :]
-    taken = [NOT_FREE[word]] if word in NOT_FREE else [MARKED_NOT_FREE[m] for m in marks if m in MARKED_NOT_FREE]
+    name, suffixes = slurm_states.split(state)
+    taken = [IN_USE[name]] if name in IN_USE else [SUFFIX_IN_USE[one] for one in suffixes if one in SUFFIX_IN_USE]
     if taken:
         return [fail("idle", node, f"its Slurm state is {state}: {taken[0]}", DRAIN, state=state)]
-    if word not in FREE:
+    if name not in WITHOUT_JOB:
         reason = f"its Slurm state {state} does not mean that it is free"
         return [unread("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
-    leaving = [MARKED_LEAVING[mark] for mark in marks if mark in MARKED_LEAVING]
+    leaving = [SUFFIX_LEAVING[one] for one in suffixes if one in SUFFIX_LEAVING]
     return [warn("idle", node, f"Slurm {leaving[0]} ({state}): a run may be cut off", "wait for it")] if leaving else []

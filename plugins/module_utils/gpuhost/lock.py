@@ -35,7 +35,7 @@ def _ended(text: str | None) -> str | None:
     if text is None:
         return NO_RUN
     try:
-        return str(json.loads(text)["ended"])
+        return str(json.loads(text)["last_run"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -58,7 +58,7 @@ def lock(host: Host, by: str) -> Iterator[str | None]:
         _write(descriptor, holder)
         with _undisturbed():
             yield earlier
-        _write(descriptor, {"ended": f"{os.getpid()} {time.monotonic_ns()}"})
+        _write(descriptor, {"last_run": f"{os.getpid()} {time.monotonic_ns()}"})
     finally:
         os.close(descriptor)
 

@@ -51,10 +51,10 @@ class Node:
         return self.value
 
 
-def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node | None:
+def read(path: Path, mistakes: list[Mistake], empty: EmptyFile) -> Node | None:
     """Read a file; None, with the reasons in `mistakes`, if it is not one plain YAML document.
 
-    A file with only comments is empty: a mistake in the terms of `empty`, or just None if that is None.
+    A file with only comments is empty: a mistake in the terms of `empty`.
     """
     try:
         root = _Builder(path, mistakes).document(path.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node |
     except _TooDeepError as error:
         mistakes.append(_too_deep(str(error)))
     else:
-        if root is None and empty is not None:
+        if root is None:
             mistakes.append(Mistake(str(path), f"is an empty {empty.noun}", empty.hint))
         return root
     return None

@@ -17,11 +17,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "settings.yml"
 
 
-@pytest.mark.parametrize("text", [None, "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
-def test_defaults_apply_without_a_file_or_with_an_empty_one(file: Path, text: str | None) -> None:
-    if text is not None:
-        file.write_text(text)
+def test_defaults_apply_without_a_file(file: Path) -> None:
+    assert not file.exists()
     assert settings.load() == settings.Settings()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
+def test_an_empty_file_and_one_of_comments_are_refused_as_an_empty_settings_file(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(InvalidInput, match="is an empty settings file; give it a setting, or remove it"):
+        settings.load()
 
 
 def test_a_setting_replaces_only_its_own_default(file: Path) -> None:

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from gpuctl.domain.gpu_owners import Kind, Owner, owner
+from gpuctl.domain.gpu_owners import Kind, Owner, owner_of
 from tests.rig import fuzz_owners
 from tests.rig.recordings import recording
 
@@ -136,14 +136,14 @@ PATHS = {
 
 @pytest.mark.parametrize(("path", "expected"), PATHS.values(), ids=list(PATHS))
 def test_version_2_names_the_owner_in_its_one_line(path: str, expected: Owner) -> None:
-    assert owner(f"0::{path}\n") == expected
-    assert owner(f"0::{path} (deleted)\n") == expected
+    assert owner_of(f"0::{path}\n") == expected
+    assert owner_of(f"0::{path} (deleted)\n") == expected
 
 
 @pytest.mark.parametrize(("path", "expected"), PATHS.values(), ids=list(PATHS))
 def test_one_controller_of_version_1_is_enough(path: str, expected: Owner) -> None:
     lines = ["12:freezer:/", f"9:cpu,cpuacct:{path}", "2:pids:/", "1:name=systemd:/", "0::/"]
-    assert owner("\n".join(lines)) == expected
+    assert owner_of("\n".join(lines)) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_one_controller_of_version_1_is_enough(path: str, expected: Owner) -> No
 def test_a_login_session_beside_a_job_or_container_is_not_the_owner(path: str) -> None:
     session = "/user.slice/user-118.slice/session-18.scope"
     text = f"4:devices:{PATHS[path][0]}\n2:pids:{session}\n1:name=systemd:{session}\n0::{session}\n"
-    assert owner(text) == PATHS[path][1]
+    assert owner_of(text) == PATHS[path][1]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_login_session_beside_a_job_or_container_is_not_the_owner(path: str) -
     ],
 )
 def test_an_unknown_form_is_told_and_never_guessed(text: str, why: str) -> None:
-    one = owner(text)
+    one = owner_of(text)
     assert (one.kind, one.why) == ((Kind.UNKNOWN, why) if why else (Kind.SERVICE, ""))
     assert (one.pod, one.container, one.job) == ("", "", "")
 
@@ -184,19 +184,19 @@ def mount(root: str, point: str) -> str:
 @pytest.mark.parametrize("text", ["0::/\n", "0::/../../init.scope/x\n", ""])
 def test_mounts_name_pod_and_container_where_the_path_is_hidden(text: str) -> None:
     hosts = mount(f"/var/lib/kubelet/pods/{UID}/etc-hosts", "/etc/hosts")
-    assert owner(text, hosts) == pod()
+    assert owner_of(text, hosts) == pod()
     container = mount(f"/var/lib/docker/containers/{A}/hostname", "/etc/hostname")
-    assert owner(text, container) == Owner(Kind.CONTAINER, container=A)
+    assert owner_of(text, container) == Owner(Kind.CONTAINER, container=A)
     podman = mount(f"/containers/storage/overlay-containers/{A}/userdata/hosts", "/etc/hosts")
-    assert owner(text, podman) == Owner(Kind.CONTAINER, container=A)
+    assert owner_of(text, podman) == Owner(Kind.CONTAINER, container=A)
     scope = f"0::/../cri-containerd-{A}.scope\n"
-    assert owner(scope, hosts) == pod(container=A, runtime="containerd")
+    assert owner_of(scope, hosts) == pod(container=A, runtime="containerd")
 
 
 def test_the_kubelets_volumes_on_the_host_are_no_owner() -> None:
     """On the host, a pod's folder is a mount point, not the root of a mount."""
     volume = mount("/", f"/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~projected/token")
-    assert owner("0::/\n", volume).kind is Kind.UNKNOWN
+    assert owner_of("0::/\n", volume).kind is Kind.UNKNOWN
 
 
 # Read by hand: case -> kind, pod, runtime.
@@ -220,15 +220,15 @@ def test_recorded_lines_have_the_container_of_their_source() -> None:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["case"] for row in rows] == list(RECORDED)
     for row in rows:
-        one = owner(row["proc_pid_cgroup_line"] or "")
+        one = owner_of(row["proc_pid_cgroup_line"] or "")
         assert one.container == (row["container_id"] or ""), row["case"]
         assert (one.kind, one.pod, one.runtime) == RECORDED[row["case"]], row["case"]
 
 
 def test_recorded_processes_of_slurm_have_their_job() -> None:
-    old = owner(recording("cgroup/slurm_v1_proc_pid_cgroup.txt").read_text())
+    old = owner_of(recording("cgroup/slurm_v1_proc_pid_cgroup.txt").read_text())
     assert old == Owner(Kind.SLURM, job="4824887", uid=1000)
-    new = owner(recording("cgroup/slurm_v2_proc_pid_cgroup.txt").read_text())
+    new = owner_of(recording("cgroup/slurm_v2_proc_pid_cgroup.txt").read_text())
     assert new == Owner(Kind.SLURM, job="1320003", step="0")
 
 

@@ -17,6 +17,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
+from tests.rig.reports import valid_json
 from tests.unit.nccl.builders import ended
 
 FINDING = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
@@ -31,6 +32,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_kept_comes_back_as_it_was() -> None:
     runs = [ended("a", "b", busbw=300), ended("c", "d", busbw=None, rail="mlx5_1")]
     number = history.keep("pairs", "prod", runs, [FINDING])
+    shown = valid_json(CliRunner().invoke(report, [str(number), "-o", "json"]).output)
+    assert (shown["command"], shown["exit_code"], shown["verdict"]) == ("nccl report", 0, FINDING.verdict)
+    assert shown["findings"] == [{"target": "prod", **FINDING.as_dict()}]
+    assert len(shown["launches"]) == len(runs)
     kept = history.load(number)
     assert kept.results == tuple(runs)
     assert kept.findings == (FINDING,)

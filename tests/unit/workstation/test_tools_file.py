@@ -76,10 +76,14 @@ def test_the_error_for_invalid_yaml_names_the_file(file: Path) -> None:
     assert "<unicode string>" not in error
 
 
-def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
-    for text in ("", "# none yet\n", "[]\n"):
-        file.write_text(text)
-        assert read_rows(file) == []
+def test_an_empty_list_has_no_rows(file: Path) -> None:
+    file.write_text("[]\n")
+    assert read_rows(file) == []
+
+
+def test_an_empty_file_and_one_of_comments_are_refused_as_an_empty_tools_file(file: Path) -> None:
+    for text in ("", "# none yet\n"):
+        assert "is an empty tools file; give it rows that start with `- name:`, or remove it" in refused(file, text)
 
 
 def test_invalid_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

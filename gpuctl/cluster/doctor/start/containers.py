@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
+from signal import NSIG, Signals
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
-from gpuctl.domain.pod_status import IMAGE, statuses
+from gpuctl.domain.pod_status import CRASHED, IMAGE, INITIALIZING, statuses
 
 PULLS = (
     (
@@ -51,7 +51,7 @@ def container(facts: Facts) -> list[Finding]:
     for name, status in _waiting(facts):
         waiting = status["state"]["waiting"]
         reason, message = str(waiting.get("reason") or ""), " ".join(str(waiting.get("message") or "").split())
-        if reason in (*IMAGE, "CrashLoopBackOff", "PodInitializing") or not message:
+        if reason in (*IMAGE, CRASHED, INITIALIZING) or not message:
             continue
         hint = next((hint for part, hint in CREATES if part in message), "")
         findings.append(
@@ -146,7 +146,7 @@ def _describe(termination: Object, lines: object) -> tuple[str, str]:
     after = f"; its log ends: {' / '.join(last)}"[:500] if last else ""
     if termination.get("reason") == "OOMKilled":
         return f"ran out of memory (OOMKilled){after}", OOM
-    if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + signal.NSIG else 0):
-        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + NSIG else 0):
+        name = Signals(number).name if number in set(Signals) else str(number)
         return f"was killed by signal {number} ({name}){after}", ""
     return f"ended with exit code {code}{after}", "`kubectl logs --previous` shows its whole log"

@@ -6,25 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import slurm_states
 from gpuctl.edges.slurm import Node
 
 DOING = "select Slurm nodes"
 FREE = ("idle",)
 # Nodes of the selected reservation have these states even if idle.
 FREE_FOR_US = ("idle", "reserved", "maint", "idle$")
-BROKEN = ("drain", "drng", "down", "fail", "error", "unknown", "inval", "boot", "reboot", "power")
-SUFFIXES = {
-    "*": "it does not respond",
-    "~": "it is powered down",
-    "#": "it is being powered up",
-    "!": "it is about to be powered down",
-    "%": "it is being powered down",
-    "@": "it is to be rebooted",
-    "^": "it is being rebooted",
-    "$": "it is reserved for maintenance",
-    "-": "it is planned for a job that waits",
-}
-BOOTS = "~#"  # Slurm starts these nodes itself for a job
 
 
 @dataclass(frozen=True)
@@ -73,18 +61,20 @@ def choose(nodes: Sequence[Node], request: NodeRequest) -> Choice:
 
 def why_not(node: Node, request: NodeRequest) -> str:
     """Reason why a node cannot be used; "" if it can."""
-    base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
+    name, suffixes = slurm_states.split(node.state)
     reason = f" ({node.reason})" if node.reason else ""
-    if base.startswith(BROKEN) or "*" in suffix:
-        more = ", and it does not respond" if "*" in suffix else ""
-        return f"it is {base}{more}{reason}"
+    if slurm_states.is_unusable(node.state):
+        more = ", and it does not respond" if "*" in suffixes else ""
+        return f"it is {name}{more}{reason}"
     if request.gpus and node.gpus is not None and node.gpus < request.gpus:
         return f"it has {node.gpus} GPUs, not {request.gpus}"
     if request.gpus and node.gpus is None:
         return "Slurm knows of no GPU there (no Gres)"
     if request.names or node.state in (FREE if request.reserved is None else FREE_FOR_US):
         return ""
-    return "; ".join([*([f"it is {base}"] if base != "idle" else []), *(SUFFIXES[one] for one in suffix)])
+    return "; ".join(
+        [*([f"it is {name}"] if name != "idle" else []), *(slurm_states.SUFFIXES[one] for one in suffixes)]
+    )
 
 
 def _partition(nodes: Sequence[Node], requested: str) -> str:

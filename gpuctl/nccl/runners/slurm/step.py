@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain import slurm_states
 from gpuctl.domain.ranks import Process
 from gpuctl.edges import slurm
 from gpuctl.edges.ssh import Failure
@@ -135,4 +136,4 @@ def _is_silent(node: slurm.Node | None) -> bool:
     """True if a node does not respond to Slurm, or if Slurm could not end its processes."""
     if node is None:
         return True
-    return "*" in node.state or node.state.startswith(("down", "unknown")) or _UNKILLABLE in node.reason.lower()
+    return slurm_states.is_silent(node.state) or _UNKILLABLE in node.reason.lower()

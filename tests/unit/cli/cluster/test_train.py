@@ -18,6 +18,7 @@ from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.cluster.train.watch import Failure, Training, TrainingState
 from gpuctl.domain.findings import Finding, Verdict
+from tests.rig.reports import valid_json
 from tests.unit.cluster.clusters import cluster, write
 
 
@@ -120,6 +121,9 @@ def test_what_nobody_knows_is_a_problem_of_a_check_and_stops_no_training(
         ready = Ready(launch, [there], {}, [], findings)
         monkeypatch.setattr(prepare, "prepare", lambda *_, ready=ready: ready)
         assert run("lab", "--check", "train.py").exit_code == code
+        shown = valid_json(run("lab", "--check", "-o", "json", "train.py").stdout)
+        assert (shown["command"], shown["exit_code"], shown["launcher"]) == ("cluster train", code, "torchrun")
+        assert {finding["target"] for finding in shown["findings"]} <= {launch.env.name}
         assert begun == []
     assert (run("lab", "--detach", "train.py").exit_code, len(begun)) == (0, 1)
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from gpuctl.cluster.clusterfile import fields, schema
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import URL
-from gpuctl.cluster.clusterfile.read import parse
+from gpuctl.cluster.clusterfile.read import EMPTY, parse
 from gpuctl.core.strict_yaml import At, Mistakes
 from gpuctl.core.strict_yaml import read as read_yaml
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
@@ -88,7 +88,7 @@ def read_without_rules(path: Path, content: dict[str, Any]) -> bool:
     """Whether the reader finds every single field right."""
     mistakes = Mistakes()
     path.write_text(yaml.dump(content, Dumper=DUMPER))
-    node = read_yaml(path, mistakes.items, None)
+    node = read_yaml(path, mistakes.items, EMPTY)
     assert node is not None
     fields.Part(Cluster).read(node, At("", mistakes))
     return not mistakes.items

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuctl.cluster.deploy import diff, grow, status
+from gpuctl.cluster.deploy import diff, dry_runs, grow, status
 from gpuctl.cluster.deploy.model import Field, ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import everything, storage
@@ -47,19 +47,19 @@ def test_a_size_alone_replaces_the_statefulset_and_the_server_is_asked_about_the
         return {**desired, "spec": {**desired["spec"], "replicas": 3}} if len(asked) > 1 else desired
 
     state = ObjectState(stateful_set(env), live)
-    (change,) = diff.changes(dry_run, env, [state])
+    (change,) = dry_runs.changes(dry_run, env, [state])
     assert (change.action, change.note) == ("change", "it is replaced, and its pods keep running")
     assert change.fields == (Field(SIZE, "100Gi", "200Gi"),)
     assert asked[0]["spec"]["volumeClaimTemplates"] == live["spec"]["volumeClaimTemplates"]
-    (change,) = diff.changes(dry_run, env, [state])
+    (change,) = dry_runs.changes(dry_run, env, [state])
     assert [field.path for field in change.fields] == [SIZE, "spec.replicas"]
 
     live["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
-    (change,) = diff.changes(dry_run, env, [state])
+    (change,) = dry_runs.changes(dry_run, env, [state])
     assert change.note == "its pods restart, one after the other"
 
     live["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = "other"
-    (change,) = diff.changes(dry_run, env, [state])
+    (change,) = dry_runs.changes(dry_run, env, [state])
     assert (change.action, change.note) == ("recreate", diff.STAY)
 
 
@@ -72,7 +72,7 @@ def test_a_field_of_others_still_needs_consent_beside_a_larger_size(tmp_path: Pa
             raise conflict
         return desired
 
-    (change,) = diff.changes(dry_run, env, [ObjectState(stateful_set(env), live)])
+    (change,) = dry_runs.changes(dry_run, env, [ObjectState(stateful_set(env), live)])
     assert (change.action, {field.path for field in change.fields}) == ("take-over", {SIZE, "spec.replicas"})
     assert change.note == "spec.replicas was set by kubectl; it is replaced, and its pods keep running"
 
