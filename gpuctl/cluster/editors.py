@@ -91,7 +91,7 @@ def _runs(cluster: Cluster, env: Environment, editor: Editor, pod: Object) -> tu
         _, output = pod_exec.read(cluster, name, Command(["sh", "-c", editor.probe], CONTAINER, SILENT_S))
         listing = output.decode(errors="replace")
     except GpuctlError as error:
-        return Verdict.UNKNOWN, f"cannot tell whether it runs: {error.wrong}"
+        return Verdict.UNKNOWN, f"cannot determine whether it runs: {error.wrong}"
     verdict = judge(listing, port)
     if verdict is Verdict.OK:
         return verdict, ""

@@ -29,7 +29,7 @@ def judge_models(host: str, facts: HostGpuFacts, known: Knowledge) -> list[Findi
     if strange:
         hint = "add the ids, with their source, to gpuctl/data/gpu_stack/gpus.yml"
         return [
-            unknown("gpus", host, f"unknown GPU ids, or no subsystem id to tell them apart: {named(strange)}", hint)
+            unknown("gpus", host, f"unknown GPU ids, or no subsystem id to distinguish them: {named(strange)}", hint)
         ]
     names = sorted({row.model for row in models(facts, known) or ()})
     if len(names) > 1:

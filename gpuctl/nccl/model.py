@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  # a rank gave up with an error
     KILLED = "killed"  # by a signal: out of memory, a scheduler, a timeout of ours
     HUNG = "hung"  # it stood still, with no error
-    TRUNCATED = "truncated"  # the text ends early, and nothing says why
+    TRUNCATED = "truncated"  # the text ends early, without a cause
     EMPTY = "empty"  # no test began
 
 

@@ -92,7 +92,7 @@ def test(request: TestRequest, form: Form, metrics: Path | None) -> None:
     report = Report("cluster test", {access.env.name: results}, details, code=code)
     publish(report, form, metrics, lambda: _show(tested, measured))
     if request.bandwidth and has_failed:
-        click.echo("the bandwidth was not measured: first mend what failed", err=True)
+        click.echo("the bandwidth was not measured: fix the failed checks first", err=True)
     if measured and measured.saved:
         click.echo(f"baseline: saved {measured.saved}", err=True)
     if form == "table" and not report.exit_code and not measured:

@@ -253,7 +253,7 @@ def host_too_long(cluster: Cluster, name: str) -> str:
 def image(cluster: Cluster) -> Iterator[Broken]:
     image, build = cluster.image, cluster.image.build
     if bool(image.name) == bool(build):
-        yield "image", "needs exactly one of name and build", "name the image, or say how it is built"
+        yield "image", "needs exactly one of name and build", "name the image, or define how it is built"
     if build and cluster.cluster.flavour != "openshift":
         yield (
             "image.build",

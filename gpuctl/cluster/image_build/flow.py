@@ -20,7 +20,9 @@ from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.edges.kube.cluster import Cluster, name_of
 
 ELSEWHERE = "`podman build -t IMAGE . && podman push IMAGE` (or docker, buildah), then `image: {name: IMAGE}`"
-NO_POD = "the cluster waits 5 minutes for a build's pod: is there room for image.build.cpu and image.build.memory?"
+NO_POD = (
+    "the cluster waits 5 minutes for a build's pod: check that a node has image.build.cpu and image.build.memory free"
+)
 TELL_S = 5.0  # between progress messages of an upload
 MIB = 2**20
 

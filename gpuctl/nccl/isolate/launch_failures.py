@@ -30,7 +30,7 @@ def never_started(result: LaunchResult) -> str:
     run = result.run
     if run.outcome not in _NEVER_RAN or run.ranks or run.rows or run.transports:
         return ""
-    return run.cause or "nothing says why"
+    return run.cause or "the output gives no cause"
 
 
 def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:

@@ -22,9 +22,7 @@ TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than t
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
-TWO = (
-    "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes to tell"
-)
+TWO = "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes"
 
 
 @dataclass(frozen=True)

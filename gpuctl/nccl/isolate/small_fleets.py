@@ -200,7 +200,7 @@ def _is_certain(fault: Fault, evidence: Evidence) -> bool:
 def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], float]) -> str:
     """Both speeds and their nodes, if either may be the right one. `speeds`: GB/s by pair."""
     if not clusters.groups and not clusters.sides:
-        return "most pairs are slow, and no set of bad nodes explains which: no majority tells which speed is right"
+        return "most pairs are slow, and no set of bad nodes explains which: no majority shows which speed is right"
     group_of = {node: number for number, nodes in enumerate(clusters.groups or clusters.sides[:1]) for node in nodes}
     within = [
         gbs for pair, gbs in speeds.items() if len({group_of.get(node) for node in pair}) == 1 and pair[0] in group_of
@@ -215,7 +215,7 @@ def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], fl
         groups = "; ".join(names(nodes) for nodes in clusters.groups)
         return (
             f"pairs have two speeds, as within and across racks: {fast} within groups of nodes ({groups}) and {slow}"
-            f" across; give the racks of the nodes to tell racks from faults"
+            f" across; give the racks of the nodes, to distinguish racks from faults"
         )
     few, many = clusters.sides
     return (

@@ -18,8 +18,8 @@ from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
 from gpuctl.nccl.isolate.observations import Evidence, Observation
 from gpuctl.nccl.model import Launch
 
-WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes to tell"
-ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes to tell"
+WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes"
+ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes"
 
 
 def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:

@@ -94,7 +94,7 @@ def _corrupt(evidence: Evidence) -> str | None:
     if odd:
         return f"wrong values: their count is {odd.printed} at {odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
     if evidence.out_of_bounds:
-        return f"the summary says {evidence.out_of_bounds} out of bounds values; none of the rows printed has them"
+        return f"the summary reports {evidence.out_of_bounds} out of bounds values; none of the rows printed has them"
     return None
 
 
@@ -126,7 +126,7 @@ def _silent(evidence: Evidence) -> Judged:
     if evidence.begun and not evidence.rows and evidence.whole:
         why = "it stood still in the first size: the table begins, and nothing more was printed"
         return Outcome.HUNG, why + _warned(evidence)
-    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}{_warned(evidence, ', and nothing says why')}"
+    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}{_warned(evidence, '; the output gives no cause')}"
 
 
 def _warned(evidence: Evidence, otherwise: str = "") -> str:

@@ -208,7 +208,7 @@ def test_root_has_to_say_so(gpuctl: Gpuctl, pair: Cluster) -> None:
     hosts = inventory(gpuctl, pair, user="root")
     said = gpuctl("nccl", "run", "--inventory", hosts, *SHORT)
     assert said.code == 3
-    assert "mpirun does not run as root: log in as a user, or say --as-root" in said.out
+    assert "mpirun does not run as root: log in as a user, or give --as-root" in said.out
     said = gpuctl("nccl", "run", "--inventory", hosts, *SHORT, "--as-root", "--env", "NCCL_ALGO=Ring")
     assert said.code == 0, said.out + said.err
 

@@ -220,5 +220,5 @@ def test_of_several_operations_only_the_summary_tells_that_all_are_there() -> No
     begun = one(head + prod[: prod.index("\n") + 1])
     assert (begun.outcome, begun.cause) == (
         Outcome.TRUNCATED,
-        "the text ends after 8 bytes of float prod, 1 of 32 sizes, and nothing says why",
+        "the text ends after 8 bytes of float prod, 1 of 32 sizes; the output gives no cause",
     )
