@@ -64,5 +64,5 @@ def load() -> Settings:
     path = config_dir() / "settings.yml"
     if not path.exists():
         return Settings()
-    settings = load_file(path, SCHEMA, f"use {path}", None, f"it can hold: {', '.join(SCHEMA.fields)}")
+    settings = load_file(path, SCHEMA, "use the settings", None, f"it can hold: {', '.join(SCHEMA.fields)}")
     return settings or Settings()

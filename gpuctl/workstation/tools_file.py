@@ -31,7 +31,7 @@ PLACEHOLDERS = ("version", "os", "arch")  # allowed in braces
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file, none for an empty one; `InvalidInput` lists every mistake."""
-    return load_file(path, _Rows(), f"use {path}", None, "docs/workstation.md has an example") or []
+    return load_file(path, _Rows(), "use the tools file", None, "docs/workstation.md has an example") or []
 
 
 class _Rows:
