@@ -45,7 +45,7 @@ class PlanRequest:
     mode: RequestedMode | None = None
     nodes: int | None = None
     name: str = ""
-    by: str = ""
+    actor: str = ""
     single: bool = False
 
 
@@ -90,7 +90,7 @@ def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
 def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environment:
     """Complete the request: what it leaves open stays as it is deployed, else it is the file's default."""
     mode = None if request.mode == "auto" else request.mode
-    completed = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
+    completed = EnvironmentRequest(mode, request.nodes, request.name, request.actor, request.single)
     env = environment(file, completed)
     with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
         if mode is None and (deployed := deployed_state.mode(cluster, env)) and _allows(file, deployed):

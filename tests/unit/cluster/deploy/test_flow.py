@@ -109,7 +109,7 @@ def test_what_is_no_quantity_is_never_enough() -> None:
 
 def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
     recreate = Change("Pod", "lab-b-single", "recreate")
-    env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, by="me")
+    env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, actor="me")
     order = via_ansible.DeployRequest(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
     assert via_ansible.play(order).variables == {
         "cluster_plan": digest(order.plan),
@@ -122,7 +122,7 @@ def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
         "cluster_recreate": True,
         "cluster_timeout": 60,
         "cluster_context": "prod",
-        "cluster_by": "me",
+        "cluster_actor": "me",
     }
 
 
