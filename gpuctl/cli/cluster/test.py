@@ -122,7 +122,9 @@ def _measure(request: TestRequest, access: PodAccess, mode: str) -> Bandwidth:
         interrupted = broken_off()
     results = environment_bandwidth.judge(measurement, nodes)
     record_history.keep(measurement.kind, nodes.where, measurement.results, results)
-    saved = "" if interrupted else environment_bandwidth.keep(access, measurement, results, request.new_baseline)
+    saved = (
+        "" if interrupted else environment_bandwidth.keep(access, measurement, results, overwrite=request.new_baseline)
+    )
     table, baseline = measurement.table, measurement.baseline
     rows = pair_table.rows(table, baseline)
     details = {

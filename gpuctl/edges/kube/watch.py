@@ -144,7 +144,7 @@ class Log:
         while not stop.is_set():
             over = has_ended()
             try:
-                yield from self._answer(over, stop, patience)
+                yield from self._answer(stop, patience, over=over)
             except NotThere as error:  # a kubelet may not yet know a container that has just started
                 if self.cluster.get(self._kind(), self.pod) is None:
                     raise
@@ -162,16 +162,16 @@ class Log:
     def rest(self, stop: Stop) -> Iterator[str]:
         """Read the lines that exist by now and were not read; one try."""
         with contextlib.suppress(GpuctlError):
-            yield from self._answer(True, stop, _Patience(0, stop))
+            yield from self._answer(stop, _Patience(0, stop), over=True)
 
     def _kind(self) -> Kind:
         return self.of or self.cluster.kind("v1", "Pod")
 
-    def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
+    def _answer(self, stop: Stop, patience: _Patience, *, over: bool) -> Iterator[str]:
         """Yield the lines of one request that were not read before."""
         path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
         newest, again = self.newest, Counter(self.last_second)
-        request = Request(f"read the log of {self.pod}", "GET", path, self._query(over))
+        request = Request(f"read the log of {self.pod}", "GET", path, self._query(over=over))
         for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
             when, text = _split(line)
             if again[line] > 0:
@@ -180,7 +180,7 @@ class Log:
                 self._remember(when, line)
                 yield text
 
-    def _query(self, over: bool) -> list[tuple[str, str]]:
+    def _query(self, *, over: bool) -> list[tuple[str, str]]:
         since = f"{datetime.fromtimestamp(self.newest[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         more = [("container", self.container)] if self.container else []
         more += [("sinceTime", since)] if self.newest[0] else []
