@@ -55,13 +55,13 @@ class Processes:
     the terminal, and Ctrl-C reaches them, too.
     """
 
-    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False, own_session: bool = True) -> None:
+    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False, new_session: bool = True) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
         self._most = most_output
         self._descendants = descendants
-        self._own_session = own_session
+        self._own_session = new_session
 
     def run(  # noqa: PLR0913, PLR0917 - as subprocess.run
         self,

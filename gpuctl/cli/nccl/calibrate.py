@@ -79,7 +79,7 @@ def calibrate(request: CalibrateRequest, form: Output) -> None:
     number of nodes, if the logs lack it). Your own rows take precedence over those shipped with gpuctl; `gpuctl nccl
     baselines restore` undoes the last change.
 
-    Exit status 1 if the measurement is refused, 2 if logs are.
+    Exit code 1 if the measurement is refused, 2 if logs are.
     """
     from gpuctl.nccl.baselines import load
 

@@ -27,7 +27,7 @@ from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Mode
 from gpuctl.cluster.manifests import storage
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 
@@ -177,7 +177,7 @@ def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float,
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
     """List the environment's pods; empty if they may not be read."""
-    with contextlib.suppress(Forbidden, NotThere):
+    with contextlib.suppress(Forbidden, NotFound):
         return cluster.find(cluster.kind("v1", "Pod"), env.selector)
     return []
 

@@ -23,7 +23,7 @@ ELSEWHERE = "`podman build -t IMAGE . && podman push IMAGE` (or docker, buildah)
 NO_POD = (
     "the cluster waits 5 minutes for a build's pod: check that a node has image.build.cpu and image.build.memory free"
 )
-TELL_S = 5.0  # between progress messages of an upload
+PROGRESS_S = 5.0  # between progress messages of an upload
 MIB = 2**20
 
 
@@ -163,7 +163,7 @@ def _with_progress(sends: Context, tell: ProgressListener) -> Iterator[bytes]:
 
     def sent(count: int) -> None:
         nonlocal last
-        if time.monotonic() - last > TELL_S:
+        if time.monotonic() - last > PROGRESS_S:
             last = time.monotonic()
             tell("folder", f"{_mib(count)} of {_mib(sends.size)} sent")
 

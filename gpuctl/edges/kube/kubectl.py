@@ -57,7 +57,7 @@ class Kubectl:
         """
         need("kubectl")
         # A credential plugin may ask on the terminal.
-        done = Processes(MOST_OF_A_LIST, own_session=False).run(self.argv(*arguments), b"", limit)
+        done = Processes(MOST_OF_A_LIST, new_session=False).run(self.argv(*arguments), b"", limit)
         if done.excess:
             return 125, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
         if done.code is None:
@@ -103,7 +103,7 @@ def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30)
     if not installed(argv[0]):
         return None
     try:
-        done = Processes(own_session=False).run(argv, b"", limit, folder=folder)
+        done = Processes(new_session=False).run(argv, b"", limit, folder=folder)
     except OSError:
         return None
     return done.out.decode(errors="replace") if done.code == 0 else None

@@ -36,7 +36,7 @@ def never_started(result: LaunchResult) -> str:
 def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:
     """The numbers of all runs of rounds in which more than half of the nodes were lost.
 
-    So many nodes do not fail at the same time: the connection to them did, or a part that they share.
+    Most nodes do not fail at the same time: the connection to them did, or a part that they share.
     """
     runs: set[int] = set()
     for numbers in rounds_of(history):

@@ -250,7 +250,7 @@ def _slow_together(state: State, bad: Sequence[Observation]) -> list[Observation
 
 
 def _none_ran(state: State) -> bool:
-    """True if no pair ever ran well among more than two nodes: then nothing tells a bad node from a good one."""
+    """True if no pair ever ran well among more than two nodes: then no node can be judged."""
     tried = {frozenset(run.nodes) for run in state.evidence.pairs}
     well = any(run.gbs is not None for run in state.evidence.pairs)
     return not well and bool(state.attribution.open or _not_lost(state.attribution)) and len(tried) > 1

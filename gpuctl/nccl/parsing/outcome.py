@@ -23,7 +23,7 @@ from gpuctl.nccl.parsing.rows import NOT_FINITE
 class Stopped(StrEnum):
     """Runner's knowledge of how the program that printed the text ended."""
 
-    ENDED_WELL = "ended well"  # exit status 0
+    SUCCEEDED = "ended well"  # exit status 0
     FAILED = "failed"  # any other exit status
     KILLED = "killed"  # by a signal that was not ours
     LIMIT = "limit"  # ended by the runner, because it took too long
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def to_its_end(self) -> bool:
-        """True if every size was measured, as far as the output tells."""
+        """True if every size was measured, as far as the output shows."""
         one_kind = len({kind(row) for row in self.rows}) == 1
         return self.summed_up or (self.expected is not None and one_kind and len(self.rows) >= self.expected)
 

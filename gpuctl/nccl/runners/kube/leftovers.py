@@ -20,7 +20,7 @@ def kinds(cluster: Cluster) -> list[Kind]:
     return [cluster.kind(mpijob.API, mpijob.KIND), *core] if cluster.serves(mpijob.API, mpijob.KIND) else core
 
 
-def remove_own(context: str, namespace: str) -> list[str]:
+def remove_leftovers(context: str, namespace: str) -> list[str]:
     """`remove` for the current user, on the cluster of a kubeconfig context; "" for the current one."""
     return remove(connect(context, namespace), current_user())
 

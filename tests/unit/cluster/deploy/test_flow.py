@@ -84,12 +84,14 @@ def test_only_what_we_made_ourselves_is_ours_to_remove(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     pods, constraints = Kind("v1", "Pod", "pods", True), Kind("x/v1", "SecurityContextConstraints", "sccs", False)
     mine = {"metadata": {"name": "lab-0", "labels": env.labels}}
-    assert prune.is_own(env, pods, mine)
-    assert not prune.is_own(env, pods, {"metadata": {**mine["metadata"], "ownerReferences": [{"controller": True}]}})
+    assert prune.belongs_to(env, pods, mine)
+    assert not prune.belongs_to(
+        env, pods, {"metadata": {**mine["metadata"], "ownerReferences": [{"controller": True}]}}
+    )
     others = {**env.labels, "gpuctl/cluster": "other"}
-    assert not prune.is_own(env, pods, {"metadata": {"name": "lab-0", "labels": others}})
+    assert not prune.belongs_to(env, pods, {"metadata": {"name": "lab-0", "labels": others}})
     for name, own in (("gpuctl-team-lab", True), ("gpuctl-elsewhere-lab", False)):
-        assert prune.is_own(env, constraints, {"metadata": {"name": name, "labels": env.labels}}) is own
+        assert prune.belongs_to(env, constraints, {"metadata": {"name": name, "labels": env.labels}}) is own
 
 
 @pytest.mark.parametrize(

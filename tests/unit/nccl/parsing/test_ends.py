@@ -99,7 +99,7 @@ def test_a_warning_that_a_run_survived_is_no_cause() -> None:
     ],
 )
 def test_a_build_without_an_option_fails_for_that_reason(printed: str, cause: str) -> None:
-    (run,) = parse.runs((printed + WHOLE).splitlines(keepends=True), Stopped.ENDED_WELL)
+    (run,) = parse.runs((printed + WHOLE).splitlines(keepends=True), Stopped.SUCCEEDED)
     assert (run.outcome, run.cause) == (Outcome.FAILED, cause)
 
 
@@ -184,7 +184,7 @@ def test_all_sizes_without_a_summary_are_a_complete_run_and_all_but_one_are_not(
     ("stopped", "outcome"),
     [
         (None, "truncated"),
-        (Stopped.ENDED_WELL, "truncated"),
+        (Stopped.SUCCEEDED, "truncated"),
         (Stopped.FAILED, "failed"),
         (Stopped.KILLED, "killed"),
         (Stopped.LIMIT, "hung"),
