@@ -229,7 +229,6 @@ def test_it_is_told_as_json_and_kept_in_the_history(measured: Callable[..., Resu
         (("-c", "0"), "unchecked values"),
         (("-d", "all"), "one type and one operation"),
         (("--op", "all"), "one type and one operation"),
-        (("--gpus-per-node", "8"), "--gpus sets"),
         (("some.log", "--inventory", "prod", "-e", "1G"), "--end, --inventory cannot be combined with logs"),
         (("--algo", "default", "--env", "NCCL_ALGO=Ring"), "both --algo and --env"),
         (("-b", "2G", "-e", "1G"), "swap -b and -e"),
