@@ -92,7 +92,7 @@ class Ground:
 
 
 def _lab(plane: Plane, folder: Path) -> Lab:
-    return Lab(plane, folder, NAMESPACE, by=runs.current_user())
+    return Lab(plane, folder, NAMESPACE, actor=runs.current_user())
 
 
 def _nodes(case: str) -> int:

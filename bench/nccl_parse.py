@@ -52,7 +52,7 @@ def write(path: Path, size: int) -> int:
 
 
 def _speech(messages: list[tuple[str, ...]], size: int) -> Iterator[str]:
-    """Lines of all ranks in turn, until there are so many bytes."""
+    """Lines of all ranks in turn, up to this many bytes."""
     at = 0
     while size > 0 or at == 0:
         host, gpu = at // GPUS % HOSTS, at % GPUS

@@ -92,7 +92,7 @@ def load(family: Family, folder: Path = DATA) -> list[Any]:
         lambda values, node, at: _sourced(values, family, node, at),
     )
     path = folder / family.file
-    plain = load_file(path, schema, f"use the catalogue {path}", EMPTY)
+    plain = load_file(path, schema, "use the catalogue", EMPTY)
     return [family.kind(**_fields(row)) for row in plain]
 
 

@@ -81,7 +81,7 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
 
     GPUs, their memory, clocks and links, the fabric, Xids and other kernel messages, network adapters and the machine
     around them; nodes are compared with those that have the same GPUs. With --from, recorded files are judged.
-    Exit status 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
+    Exit code 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
     """
     check_folder(metrics)
     if request.files and not request.logs:

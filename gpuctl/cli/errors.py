@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE, OWN_FAULT, READER_GONE
+from gpuctl.core.exit_codes import INTERNAL_ERROR, INTERRUPTED, NOT_DONE, READER_GONE
 
 NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 NOT_PERMITTED = (errno.EACCES, errno.EPERM)
@@ -40,7 +40,7 @@ def guarded(command: Callable[..., Any]) -> None:
             f"cannot write the output: {write_error.strerror or write_error}",
             "redirect it to a place with free space, then run the command again",
         )
-        code = code if code in (OWN_FAULT, INTERRUPTED) else NOT_DONE
+        code = code if code in (INTERNAL_ERROR, INTERRUPTED) else NOT_DONE
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -89,7 +89,7 @@ def _fault(error: Exception) -> Ending:
         _print_error(f"cannot use {error.filename}: {error.strerror}", f"give your user access to it, or {FOLDERS}")
         return NOT_DONE, None
     _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
-    return OWN_FAULT, None
+    return INTERNAL_ERROR, None
 
 
 def _is_own_file(name: object) -> bool:

@@ -13,14 +13,14 @@ from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests.secret import JUPYTER, VSCODE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Request
 from gpuctl.edges.kube.pod_exec import Command
 
 SILENT_S, LOG_LINES = 20.0, 2000
-THERE, NONE = "there", "none"
+PRESENT, NONE = "there", "none"
 HEAD, LISTENS = "local_address", "0A"  # of /proc/net/tcp; 0A: TCP_LISTEN of linux/include/net/tcp_states.h
 
 
@@ -37,7 +37,7 @@ class Editor:
     def probe(self) -> str:
         """Return the shell program that looks for its program and lists all listening ports."""
         return f"""
-if command -v {self.program} >/dev/null; then echo {THERE}; else echo {NONE}; fi
+if command -v {self.program} >/dev/null; then echo {PRESENT}; else echo {NONE}; fi
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 :"""
 
@@ -73,7 +73,7 @@ def inspect(cluster: Cluster, env: Environment, editor: Editor) -> EditorStatus:
     kind: Literal["route", "ingress"] = "route" if env.openshift else "ingress"
     try:
         host, closed = _external_access(cluster, env, editor)
-    except (Forbidden, NotThere) as error:
+    except (Forbidden, NotFound) as error:
         host, closed = "", error.wrong
     return EditorStatus(
         pod_selection.name_of(pod), verdict, why, kind, f"https://{host}" if host and not closed else "", closed
@@ -91,7 +91,7 @@ def _runs(cluster: Cluster, env: Environment, editor: Editor, pod: Object) -> tu
         _, output = pod_exec.read(cluster, name, Command(["sh", "-c", editor.probe], CONTAINER, SILENT_S))
         listing = output.decode(errors="replace")
     except GpuctlError as error:
-        return Verdict.UNKNOWN, f"cannot tell whether it runs: {error.wrong}"
+        return Verdict.UNKNOWN, f"cannot determine whether it runs: {error.wrong}"
     verdict = judge(listing, port)
     if verdict is Verdict.OK:
         return verdict, ""
@@ -106,7 +106,7 @@ def judge(listing: str, port: int) -> Verdict:
     """Decide from the pod's output whether the editor runs; missing output is UNKNOWN."""
     if listing.startswith(NONE):
         return Verdict.FAIL
-    if not listing.startswith(THERE) or HEAD not in listing:
+    if not listing.startswith(PRESENT) or HEAD not in listing:
         return Verdict.UNKNOWN
     return Verdict.OK if listens(listing, port) else Verdict.FAIL
 

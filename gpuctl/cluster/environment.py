@@ -34,7 +34,7 @@ class Environment:
     name: str
     mode: Mode
     nodes: int
-    by: str = ""
+    actor: str = ""
     single: bool = False
     built: str = ""
     granted: bool = False
@@ -74,7 +74,7 @@ class Environment:
         self, name: str, component: str, annotations: Mapping[str, str] | None = None, *, everywhere: bool = False
     ) -> Object:
         """Return an object's metadata; `everywhere`: a cluster-wide object."""
-        all_annotations = {**({BY: self.by} if self.by else {}), **(annotations or {})}
+        all_annotations = {**({BY: self.actor} if self.actor else {}), **(annotations or {})}
         return {
             "name": name,
             **({} if everywhere else {"namespace": self.namespace}),
@@ -99,7 +99,7 @@ class EnvironmentRequest:
     mode: Mode | None = None
     nodes: int | None = None
     name: str = ""
-    by: str = ""
+    actor: str = ""
     single: bool = False
 
 
@@ -118,7 +118,7 @@ def environment(cluster: Cluster, request: EnvironmentRequest = EnvironmentReque
     name = (request.name or about.environment or about.name) + (f"-{SINGLE}" if request.single else "")
     _check_name(cluster, name, doing)
     return Environment(
-        cluster, name, request.mode or ("rdma" if has_rdma else "tcp"), count, request.by, request.single
+        cluster, name, request.mode or ("rdma" if has_rdma else "tcp"), count, request.actor, request.single
     )
 
 

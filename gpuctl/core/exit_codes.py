@@ -8,10 +8,10 @@ OK = 0
 PROBLEMS = 1  # problems were found
 INVALID_INPUT = 2  # an argument or file cannot be used; nothing was changed
 NOT_DONE = 3  # a host or cluster was not reached, or could not do it
-OWN_FAULT = 4  # a fault of gpuctl
+INTERNAL_ERROR = 4  # a fault of gpuctl
 INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT, as shells report it
 READER_GONE = 141  # 128 + SIGPIPE, as other programs; not 1, which means that problems were found
-_WORST_FIRST = (OWN_FAULT, INVALID_INPUT, NOT_DONE, PROBLEMS, OK)
+_WORST_FIRST = (INTERNAL_ERROR, INVALID_INPUT, NOT_DONE, PROBLEMS, OK)
 
 
 def worst(codes: Iterable[int]) -> int:
@@ -28,7 +28,7 @@ MEANINGS = {
         "A host or cluster was not reached, or could not do it.",
         "check that the named hosts can be reached, then run the command again",
     ),
-    OWN_FAULT: ("gpuctl itself failed; the message names a log file.", "report it with the log file"),
+    INTERNAL_ERROR: ("gpuctl itself failed; the message names a log file.", "report it with the log file"),
     INTERRUPTED: ("Ctrl-C or SIGTERM ended the command.", ""),
     READER_GONE: ("The reader of the output ended first, as with `| head`.", ""),
 }

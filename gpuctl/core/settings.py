@@ -65,5 +65,5 @@ def load() -> Settings:
     path = config_dir() / "settings.yml"
     if not path.exists():
         return Settings()
-    settings: Settings = load_file(path, SCHEMA, f"use {path}", EMPTY, f"it can hold: {', '.join(SCHEMA.fields)}")
+    settings: Settings = load_file(path, SCHEMA, "use the settings", EMPTY, f"it can hold: {', '.join(SCHEMA.fields)}")
     return settings

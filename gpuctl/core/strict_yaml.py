@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ __all__ = [
     "Text",
     "Whole",
     "did_you_mean",
+    "listed",
     "load_file",
     "read",
     "refuse_unknown",
@@ -61,10 +63,18 @@ __all__ = [
 
 
 def load_file(path: Path, schema: FieldType, doing: str, empty: EmptyFile, hint: str = "") -> Any:
-    """Read a file; `InvalidInput` ("cannot `doing`") with every mistake in it. `empty`: the error for an empty file."""
+    """Read a file; `InvalidInput` ("cannot `doing`") with every mistake in it.
+
+    `doing` does not name the file: each mistake begins with its path. `empty`: the error for an empty file.
+    """
     mistakes = Mistakes()
     node = read(path, mistakes.items, empty)
     value = schema.read(node, At("", mistakes)) if node else None
     if mistakes.items:
-        raise InvalidInput(doing, "\n  ".join(map(str, mistakes.by_line())), hint)
+        raise InvalidInput(doing, listed(mistakes.by_line(), hint), hint)
     return value
+
+
+def listed(mistakes: Iterable[Mistake], hint: str) -> str:
+    """One mistake a line; a hint that equals the error's own is not repeated."""
+    return "\n  ".join(str(one._replace(hint="") if one.hint == hint else one) for one in mistakes)

@@ -19,7 +19,7 @@ class NotACluster(Unreachable):
     """The server answers, but not like a Kubernetes API."""
 
 
-class NotThere(GpuctlError):
+class NotFound(GpuctlError):
     """The object, its namespace or its kind does not exist."""
 
 
@@ -62,7 +62,7 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
     if code == 403:
         return _forbidden(doing, message)
     if code in (404, 410):
-        return NotThere(doing, message)
+        return NotFound(doing, message)
     if code == 409:
         owners = _owners(status)
         owned = ", ".join(f"{field} ({manager})" for field, manager in owners.items())

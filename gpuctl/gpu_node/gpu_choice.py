@@ -30,14 +30,14 @@ def summary(rows: Sequence[GpuModel] | None, facts: HostGpuFacts) -> str:
 
 
 def judge_models(host: str, facts: HostGpuFacts, known: Knowledge) -> list[Finding]:
-    """GPUs that can be told by their ids, are all of one model, and are all served by the driver."""
+    """GPUs that can be identified by their ids, are all of one model, and are all served by the driver."""
     if facts.gpus is None:
         return [unknown("gpus", host, f"the PCI bus could not be read{facts.why('gpus')}")]
     strange = [f"{gpu.device} at {gpu.address}" for gpu in facts.gpus if known.model(gpu) is None]
     if strange:
         hint = "add the ids, with their source, to gpuctl/data/gpu_stack/gpus.yml"
         return [
-            unknown("gpus", host, f"unknown GPU ids, or no subsystem id to tell them apart: {named(strange)}", hint)
+            unknown("gpus", host, f"unknown GPU ids, or no subsystem id to distinguish them: {named(strange)}", hint)
         ]
     names = sorted({row.model for row in models(facts, known) or ()})
     if len(names) > 1:
@@ -115,7 +115,7 @@ def _sourced(finding: Finding, source: str) -> Finding:
 
 
 def fabric(facts: HostGpuFacts, rows: Sequence[GpuModel] | None, known: Knowledge) -> Choice:
-    """Services of the GPUs' fabric: the first row of `fabric.yml` that fits, none, or None if it cannot be told."""
+    """Services of the GPUs' fabric: the first row of `fabric.yml` that fits, none, or None if unknown."""
     if rows is None:
         return Choice(None, "not all GPUs are known")
     for row in known.fabric:
@@ -131,7 +131,7 @@ def fabric(facts: HostGpuFacts, rows: Sequence[GpuModel] | None, known: Knowledg
 
 
 def judge_fabric(host: str, choice: Choice) -> list[Finding]:
-    """UNKNOWN if the services cannot be told."""
+    """UNKNOWN if the services cannot be determined."""
     if choice.value is not None:
         return []
     hint = "read the host again as root; in a virtual machine, its host runs fabric manager"

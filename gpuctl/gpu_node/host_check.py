@@ -25,7 +25,7 @@ KEY = "repository key"
 
 def judge_headers(host: str, facts: HostGpuFacts, package: str | None) -> list[Finding]:
     """DKMS builds for the running kernel, and needs its headers. `package`: the one with them, "" if no repository has
-    it, None if that could not be told.
+    it, None if that is not known.
     """
     if facts.headers is None or facts.kernel is None:
         message = f"the headers of the running kernel could not be looked up{facts.why('headers', 'kernel')}"

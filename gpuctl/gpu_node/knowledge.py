@@ -176,5 +176,5 @@ def load(folder: Path) -> rows.Knowledge:
     tables: dict[str, Any] = {}
     for name, fields in FILES.items():
         schema = Section(fields, tuple(fields))
-        tables |= load_file(folder / name, schema, f"use {folder / name}", EmptyFile("file of rows"))
+        tables |= load_file(folder / name, schema, "use the file of rows", EmptyFile("file of rows"))
     return rows.Knowledge(**tables)

@@ -142,7 +142,7 @@ def with_version(manager: str, name: str, version: str) -> str:
 def headers_of(chosen: PackageSet, facts: HostGpuFacts) -> str | None:
     """The package with the headers of the running kernel, as the package manager takes it; "" if no repository has it.
 
-    None if it cannot be told.
+    None if it is not known.
     """
     if facts.offers is None or facts.kernel is None:
         return None

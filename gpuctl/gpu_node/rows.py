@@ -174,7 +174,7 @@ class Knowledge:
     mig: tuple[Mig, ...]
 
     def model(self, gpu: PciGpu) -> GpuModel | None:
-        """The row of a GPU; None if its id is not known, or if only the unread subsystem tells it from another."""
+        """The row of a GPU; None if its id is not known, or if another differs in the unread subsystem only."""
         rows = [row for row in self.gpus if gpu.device in row.ids]
         if gpu.subdevice is None and any(row.subdevices for row in rows):
             return None

@@ -61,7 +61,7 @@ FILE = Section({"gpu_stack": FIELDS}, required=("gpu_stack",))
 
 def read_file(path: Path) -> StackRequest:
     """The request of a site's file; `InvalidInput` with every mistake and its line."""
-    request: StackRequest = load_file(path, FILE, f"use {path}", EMPTY, EXAMPLE)["gpu_stack"]
+    request: StackRequest = load_file(path, FILE, "use the site's file", EMPTY, EXAMPLE)["gpu_stack"]
     return request
 
 

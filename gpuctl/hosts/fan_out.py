@@ -59,7 +59,7 @@ class OpenVisits:
     """Visits that compare hosts and then change some of them, with the same program over the same connection.
 
     A change needs no second login and no second start of Python. At the end of the context, programs that were not
-    told to change their host end without a change.
+    asked to change their host end without a change.
     """
 
     def __init__(

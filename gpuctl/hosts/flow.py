@@ -54,11 +54,11 @@ def tune(
 ) -> Job:
     """Tune each host to its compiled profile."""
     actor = current_user()
-    request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "by": actor}
+    request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "actor": actor}
     variables = {
         "host_profile_allow_busy": allow_busy,
         "host_profile_strict": strict,
-        "host_profile_by": actor,
+        "host_profile_actor": actor,
         "host_profile_reboot": False,  # overrides the inventory: reboots are a separate job, host by host
         "host_profile_hosts": "all",
     }
@@ -69,7 +69,7 @@ def rollback(
     *, check: bool, to: str = "", only: Sequence[str] = (), force: bool = False, allow_busy: bool = False
 ) -> Job:
     """Put hosts back to the values before gpuctl; `to`: the number of a record, `only`: knobs or patterns."""
-    options = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": current_user()}
+    options = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "actor": current_user()}
     variables = {f"host_rollback_{name}": value for name, value in options.items()}
     return Job({"action": "undo", "scope": "", **options}, "gpuctl.fleet.rollback", variables, check)
 
@@ -174,7 +174,7 @@ def _change_in_batches(  # noqa: PLR0913, PLR0917 - as `_changed`
         listener.on_change([] if job.check else [host.name for host in batch])
         results = change(source, batch, job, options, listener.on_result)
         yield from (_with_unknown_outcome(result) for result in results)
-        failed = sum(exit_code([result], job.strict) != 0 for result in results)
+        failed = sum(exit_code([result], strict=job.strict) != 0 for result in results)
         if failed * 100 > int(options.max_fail.rstrip("%")) * len(batch):
             failures = f"{failed} of {len(batch)} hosts of an earlier batch failed"
             stopped = f"not started: {failures}, more than {options.max_fail}"

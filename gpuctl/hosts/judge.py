@@ -15,11 +15,11 @@ from gpuctl.hosts.model import HostResult
 INCOMPLETE = ("differs", "needs a reboot", "pending")
 
 
-def status(result: HostResult, strict: bool = False) -> str:
+def status(result: HostResult, *, strict: bool = False) -> str:
     """State of a host in a word or three, such as "changed" or "needs a reboot"."""
     if result.answer is None or result.unreachable:
         return "unreachable" if result.unreachable else "failed"
-    if result.wrong or failures(result.knobs, strict):
+    if result.wrong or failures(result.knobs, strict=strict):
         return "problems"
     if result.changed:
         return "changed"
@@ -30,18 +30,18 @@ def status(result: HostResult, strict: bool = False) -> str:
     return "pending" if any(knob["state"] == "pending" for knob in result.knobs) else "ok"
 
 
-def exit_code(results: Sequence[HostResult], strict: bool = False, drift: bool = False) -> int:
+def exit_code(results: Sequence[HostResult], *, strict: bool = False, drift: bool = False) -> int:
     """0 without problems; 1 with problems, with `drift` also if a host differs or needs a reboot; 3 if one failed."""
     worse = {"unreachable": 3, "failed": 3, "problems": 1, **dict.fromkeys(INCOMPLETE, int(drift))}
-    return worst(worse.get(status(result, strict), 0) for result in results)
+    return worst(worse.get(status(result, strict=strict), 0) for result in results)
 
 
-def as_dict(result: HostResult, strict: bool = False) -> dict[str, object]:
+def as_dict(result: HostResult, *, strict: bool = False) -> dict[str, object]:
     """JSON form of a result, for reports and the run history."""
     answer = dict(result.answer or {})
     return {
         "host": result.host,
-        "status": status(result, strict),
+        "status": status(result, strict=strict),
         "error": {"wrong": result.wrong, "hint": result.hint} if result.wrong else None,
         "profile": answer.get("profile") or None,
         "seconds": round(result.seconds, 3),
@@ -64,24 +64,24 @@ _VERDICTS = {
 }
 
 
-def findings(result: HostResult, strict: bool = False, drift: bool = False) -> list[Finding]:
+def findings(result: HostResult, *, strict: bool = False, drift: bool = False) -> list[Finding]:
     """One finding for each setting, and one for a host without an answer. With `drift`, a difference is a FAIL."""
     host = []
     if result.wrong or result.answer is None:
         verdict = Verdict.UNKNOWN if result.answer is None else Verdict.FAIL
         host = [Finding("host", result.host, verdict, result.wrong or "no answer", hint=result.hint)]
-    return host + [_finding(result.host, knob, strict, drift) for knob in result.knobs]
+    return host + [_finding(result.host, knob, strict=strict, drift=drift) for knob in result.knobs]
 
 
 # States that a person has to look at; what differs or was changed is listed with its values instead.
 _TO_REPORT = ("refused", "unknown", "failed", "conflict", "unsupported", "pending")
 
 
-def problems(result: HostResult, strict: bool = False, drift: bool = False) -> list[Finding]:
+def problems(result: HostResult, *, strict: bool = False, drift: bool = False) -> list[Finding]:
     """Settings that a host refuses, lacks or has not applied yet, and each other owner of a setting."""
     listed = []
     for knob in result.knobs:
-        finding = _finding(result.host, knob, strict, drift)
+        finding = _finding(result.host, knob, strict=strict, drift=drift)
         if knob["state"] in _TO_REPORT:
             listed.append(finding)
         verdict = Verdict.WARN if finding.verdict is Verdict.OK else finding.verdict
@@ -94,7 +94,7 @@ def _rival(rival: Mapping[str, Any]) -> str:
     return f"conflict: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner} wins after a reboot"
 
 
-def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> Finding:
+def _finding(host: str, knob: Mapping[str, Any], *, strict: bool, drift: bool) -> Finding:
     state = knob["state"]
     verdict = _VERDICTS.get(state, Verdict.FAIL)
     incomplete = state in ("differs", "pending")

@@ -17,7 +17,7 @@ class RunOptions:
     """`via`: "ansible" or "ssh" for everything; None asks over ssh and changes through Ansible.
 
     `forks`: hosts at the same time. `timeout`: seconds for one host's answer. `batch`: hosts to change before the next
-    ones start, "N" or "P%". `max_fail`: the run stops after a batch of which more hosts failed, "P%".
+    ones start, "N" or "P%". `max_fail`: the run stops when more than this share of a batch failed, "P%".
     """
 
     via: str | None = None

@@ -10,7 +10,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.pod_status import INITIALIZING
 
 # Labels of the individual pod: its replacement has other values.
-OWN_LABELS = frozenset(
+CONTROLLER_LABELS = frozenset(
     {
         "pod-template-hash",
         "controller-revision-hash",
@@ -80,7 +80,7 @@ class Pod:
     @property
     def shared_labels(self) -> Mapping[str, str]:
         """Return the labels that a replacement pod has as well."""
-        return {name: value for name, value in self.labels.items() if name not in OWN_LABELS}
+        return {name: value for name, value in self.labels.items() if name not in CONTROLLER_LABELS}
 
 
 def pod(item: Mapping[str, Any]) -> Pod:

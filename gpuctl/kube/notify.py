@@ -13,7 +13,7 @@ from gpuctl.edges.kube.kubectl import Kubectl, tmux
 from gpuctl.edges.kube.kubectl_watch import Events
 from gpuctl.kube import notices
 from gpuctl.kube.notices import Thresholds
-from gpuctl.kube.signals import until_ended
+from gpuctl.kube.signals import stop_on_signal
 from gpuctl.kube.watch import Objects
 
 KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
@@ -75,7 +75,7 @@ def run(
     ]
     tracker = NoticeTracker(thresholds)
     lost = ""
-    with until_ended() as stopped, contextlib.ExitStack() as running:
+    with stop_on_signal() as stopped, contextlib.ExitStack() as running:
         for stream in streams:
             stream.start()
             running.callback(stream.stop)

@@ -30,11 +30,11 @@ def show(argv: Sequence[str], folder: str | None = None) -> int:
     return code
 
 
-def open_window(name: str, words: Sequence[str]) -> bool:
+def open_window(name: str, arguments: Sequence[str]) -> bool:
     """Run `gpuctl kube WORD...` in a tmux window, for the pane of this popup; False outside of a popup."""
     pane, folder = os.environ.get("GPUCTL_PANE", ""), os.environ.get("GPUCTL_TMUX_FOLDER", "")
     script = Path(folder) / "scripts/window.sh"
     if not is_popup() or not script.is_file():
         return False
     session = (kubectl.tmux("display-message", "-p", "-t", pane, "#{session_id}") or "").strip()
-    return bool(session) and kubectl.output_of(["sh", str(script), name, pane, session, *words]) is not None
+    return bool(session) and kubectl.output_of(["sh", str(script), name, pane, session, *arguments]) is not None

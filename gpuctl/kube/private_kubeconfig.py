@@ -104,7 +104,7 @@ def remove_stale(host: str) -> list[SavedEntries]:
     return saved_entries
 
 
-def is_own(paths: Sequence[Path]) -> bool:
+def is_private(paths: Sequence[Path]) -> bool:
     """True if these files are a shell's private copy, which may be switched without affecting other shells."""
     return len(paths) == 1 and paths[0].parent == state_dir() / "kube" and NAMED.fullmatch(paths[0].name) is not None
 

@@ -27,7 +27,7 @@ class SelectedPod:
 
 def selection_file(paths: Sequence[Path]) -> Path:
     """Return the file that stores the selection made with these kubeconfig files."""
-    if private_kubeconfig.is_own(paths):
+    if private_kubeconfig.is_private(paths):
         return Path(f"{paths[0]}.chosen")
     named = hashlib.sha256(os.pathsep.join(map(str, paths)).encode()).hexdigest()[:16]
     return private_kubeconfig.folder() / f"chosen-{named}.json"

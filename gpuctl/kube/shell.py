@@ -16,7 +16,7 @@ from gpuctl.edges import programs
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.kube import private_kubeconfig, prompt, wrappers
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SHELLS = ("bash", "zsh")
 
 
@@ -87,7 +87,7 @@ def _set_pane_option(name: str, value: str) -> None:
 def remake(copy: Path) -> None:
     """Rebuild a running shell's private kubeconfig from the files that its start-up files put in KUBECONFIG."""
     named = private_kubeconfig.NAMED.fullmatch(copy.name)
-    if named is None or not private_kubeconfig.is_own([copy]):
+    if named is None or not private_kubeconfig.is_private([copy]):
         raise InvalidInput(f"make {copy} again", "it is not the private kubeconfig of a smart shell")
     private_kubeconfig.make(config.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{copy}.prompt"), [copy], settings.load())
@@ -95,7 +95,7 @@ def remake(copy: Path) -> None:
 
 def leave(copy: Path) -> private_kubeconfig.SavedEntries | None:
     """Keep the additions to an ending shell's private kubeconfig; None if there are none."""
-    if not private_kubeconfig.is_own([copy]):
+    if not private_kubeconfig.is_private([copy]):
         raise InvalidInput(f"look at {copy}", "it is not the private kubeconfig of a smart shell")
     return private_kubeconfig.keep_added(copy)
 
@@ -119,18 +119,18 @@ def _variables(copy: Path) -> dict[str, str]:
 
 def _shell_variables(shell: Shell) -> dict[str, str]:
     variables = {
-        "GPUCTL_KUBE_FOLDER": str(HERE),
+        "GPUCTL_KUBE_FOLDER": str(FOLDER),
         "GPUCTL_KUBE_SETTINGS": str(config_dir() / "settings.yml"),
         "GPUCTL_KUBE_COMPLETION": str(completion(shell.name)),
     }
     if shell.name == "zsh":  # it has no --rcfile: it reads this folder's files, which continue with the user's
         theirs = os.environ.get("ZDOTDIR", "")
-        variables |= {"ZDOTDIR": str(HERE / "zsh"), "GPUCTL_ZDOTDIR": theirs}
+        variables |= {"ZDOTDIR": str(FOLDER / "zsh"), "GPUCTL_ZDOTDIR": theirs}
     return variables
 
 
 def _argv(shell: Shell) -> list[str]:
-    return [shell.program, "--rcfile", str(HERE / "bash.sh"), "-i"] if shell.name == "bash" else [shell.program, "-i"]
+    return [shell.program, "--rcfile", str(FOLDER / "bash.sh"), "-i"] if shell.name == "bash" else [shell.program, "-i"]
 
 
 def completion(shell: str) -> Path:

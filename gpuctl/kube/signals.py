@@ -11,7 +11,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def until_ended() -> Iterator[threading.Event]:
+def stop_on_signal() -> Iterator[threading.Event]:
     """Set the event on Ctrl-C, SIGTERM or hangup; also in a script's background job, where SIGINT is ignored."""
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in ENDINGS}

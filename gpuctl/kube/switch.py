@@ -18,7 +18,7 @@ from gpuctl.kube import private_kubeconfig
 def private_copy() -> Path:
     """Return this shell's private kubeconfig; `InvalidInput` if it has none, as a switch would affect every shell."""
     paths = config.files()
-    if not private_kubeconfig.is_own(paths):
+    if not private_kubeconfig.is_private(paths):
         wrong = "this shell has no private kubeconfig, so the switch would affect every other shell"
         raise InvalidInput("switch", wrong, "start a shell with `gpuctl kube shell`")
     return paths[0]

@@ -24,7 +24,7 @@ LEAST_RUNS = 3
 # superbenchmark takes runs that differ by more than 5 % for unlike; so do we.
 SPREAD = 0.05
 GROWN = 0.5  # of the best bandwidth: smaller sizes measure latency, and no row is made of them
-FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row will say so"
+FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, marked as below the limit"
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _speed(row: Row) -> float | None:
 def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline]:
     hosts = names({rank.host for run in runs for rank in run.ranks}, most=1024)
     versions = {name: text for name, text in vars(runs[0].versions).items() if text}
-    measured = {"date": day, "runs": str(len(runs)), "nodes": hosts or "not told", **versions}
+    measured = {"date": day, "runs": str(len(runs)), "nodes": hosts or "unknown", **versions}
     if about.gpu:
         measured["gpu"] = about.gpu
     for size_bytes, speeds in _grown(runs).items():

@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  # a rank gave up with an error
     KILLED = "killed"  # by a signal: out of memory, a scheduler, a timeout of ours
     HUNG = "hung"  # it stood still, with no error
-    TRUNCATED = "truncated"  # the text ends early, and nothing says why
+    TRUNCATED = "truncated"  # the text ends early, without a cause
     EMPTY = "empty"  # no test began
 
 
@@ -92,7 +92,7 @@ class Transport:
     """Network of one rank, as reported when NCCL starts (NCCL_DEBUG=INFO, subsystems INIT and NET).
 
     `network` is NCCL's word ("IB", "Socket", "AWS Libfabric", "OFI"); `provider` libfabric's ("efa"); `nics` the
-    devices it opened, in its order ("mlx5_5:1/RoCE", "rdmap16s27"); `gdr` tells whether data bypasses host memory.
+    devices it opened, in its order ("mlx5_5:1/RoCE", "rdmap16s27"); `gdr`: whether data bypasses host memory.
     None or empty: not reported.
     """
 
@@ -116,7 +116,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one test, as far as its output tells.
+    """One run of one test, as far as its output shows.
 
     `cause`: the first real reason of an outcome other than complete, naming rank and host where known.
     `algorithms`: those NCCL reports using ("Ring", "Tree", "NVLS", "NVLSTree"). `forced_algorithms`: those

@@ -175,13 +175,13 @@ def _range(compared: Sequence[Comparison]) -> dict[str, float]:
     return {"least_busbw_gbs": min(values), "most_busbw_gbs": max(values)}
 
 
-def kept(table: Table, baseline: Table | None, anew: bool) -> Table | None:
-    """Return the baseline to keep: this table if there is none or `anew`, else the old one with the new pairs.
+def kept(table: Table, baseline: Table | None, *, overwrite: bool) -> Table | None:
+    """Return the baseline to keep: this table if there is none or with `overwrite`, else the old one and new pairs.
 
     None if nothing changes, or if a pair of a first table has no value.
     """
     complete = {nodes: value for nodes, value in table.busbw_gbs.items() if value is not None}
-    if baseline is None or anew:
+    if baseline is None or overwrite:
         return table if complete and len(complete) == len(table.busbw_gbs) else None
     if baseline.conditions != table.conditions:
         return None

@@ -96,7 +96,7 @@ def _jobs(facts: Facts, result: Allocations) -> list[str]:
         key = ("job", str(number))
         result.labels[key] = f"job {number}"
         if row["gpus"] is None:
-            reasons.append(f"which GPUs Slurm gave to job {number} is not known: none of its tasks tells")
+            reasons.append(f"which GPUs Slurm gave to job {number} is not known: none of its tasks names them")
             continue
         places = {(minors[minor], None) for minor in row["gpus"] if minor in minors}
         if len(places) < len(row["gpus"]):

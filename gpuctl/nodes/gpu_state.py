@@ -103,12 +103,12 @@ def _state(  # noqa: PLR0913, PLR0917 - parts of one reading
     unknown = _unread(row) or blind
     if not unknown and used_mib is None:
         unknown = f"its memory in use is not known: {row['unread'].get('used_mib', 'nvidia-smi does not report it')}"
-    limit = gpu_use.held_limit(facts["driver"])
+    limit = gpu_use.unused_limit(facts["driver"])
     if unknown:
         more = f"; {used_mib} MiB are in use" if (used_mib or 0) > limit else ""
         return State.UNKNOWN, unknown + more
     if (used_mib or 0) > limit and not rows and not row["displays"]:
-        return State.HELD, f"{used_mib} MiB are in use, and {NO_PROCESS}"
+        return State.MEMORY_IN_USE, f"{used_mib} MiB are in use, and {NO_PROCESS}"
     if holders:
         return State.RESERVED, f"{named(sorted(allocated.labels[key] for key in holders), 2)} has it, and {NO_PROCESS}"
     return (State.UNKNOWN, allocated.unknown) if allocated.unknown else (State.IDLE, "")

@@ -38,7 +38,7 @@ def _reachable(node: Node) -> Iterator[Finding]:
 
 
 def _api(node: Node) -> Iterator[Finding]:
-    """What the Kubernetes API tells of a node, and what it cannot."""
+    """Findings about a node from the Kubernetes API, with the values that the API does not have."""
     if node.api is None:
         return
     yield unknown("use", node.name, UNSEEN, "ask the nodes themselves, with --inventory")
@@ -79,7 +79,7 @@ def _held(node: Node) -> Iterator[Finding]:
     }
     hint = "`fuser -v /dev/nvidia*` lists who holds it open, also in containers; a reset frees memory without an owner"
     for gpu in node.gpus:
-        if gpu.state is State.HELD:
+        if gpu.state is State.MEMORY_IN_USE:
             more = f"; {openers[gpu.index]}" if gpu.index in openers else ""
             yield warn(
                 "held-memory",

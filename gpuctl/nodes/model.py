@@ -11,17 +11,17 @@ Facts = Mapping[str, Any]  # result of gpuhost/facts/gpu_use.py
 
 
 class State(StrEnum):
-    """Use of a GPU. RESERVED: given to a job or pod that has no process on it. HELD: memory without a process."""
+    """Use of a GPU. RESERVED: given to a job or pod that has no process on it. MEMORY_IN_USE: without a process."""
 
     USED = "in use"
     RESERVED = "reserved"
-    HELD = "memory held"
+    MEMORY_IN_USE = "memory held"
     IDLE = "idle"
     UNKNOWN = "unknown"
 
 
 # The use of a GPU with instances: the first of these that one of them has.
-PRECEDENCE = (State.USED, State.HELD, State.UNKNOWN, State.RESERVED, State.IDLE)
+PRECEDENCE = (State.USED, State.MEMORY_IN_USE, State.UNKNOWN, State.RESERVED, State.IDLE)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. `index`: as nvidia-smi counts. `why`: reason for UNKNOWN, HELD and RESERVED. None: not reported.
+    """One GPU. `index`: as nvidia-smi counts. `why`: reason for UNKNOWN, RESERVED and MEMORY_IN_USE. None: no value.
 
     `holders`: jobs and pods that have it, as text. `shared`: given to several by time slicing. `mps`: an MPS server
     or client is on it.

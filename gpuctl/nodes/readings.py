@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpuctl.nodes.model import Gpu, Node, Quiet, State
 
 FORGOTTEN_S = 14 * 86400  # a GPU that was not read for so long is dropped
-QUIET = (State.IDLE, State.RESERVED, State.HELD)
+QUIET = (State.IDLE, State.RESERVED, State.MEMORY_IN_USE)
 
 
 @dataclass(frozen=True)

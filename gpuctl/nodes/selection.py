@@ -23,15 +23,15 @@ class Selection:
     sort: str = "inventory"
 
 
-def of_type(nodes: Sequence[Node], wish: str) -> list[Node]:
+def of_type(nodes: Sequence[Node], text: str) -> list[Node]:
     """Nodes of an instance type, its family, or a part of their GPUs' model, in any case; "" is any.
 
     Nodes of unknown type stay. `InvalidInput` if every type is known, and none matches.
     """
-    chosen = [node for node in nodes if _has_type(node, wish)]
+    chosen = [node for node in nodes if _has_type(node, text)]
     if nodes and not chosen:
         known = named(sorted({family(node.type) for node in nodes}), 12)
-        raise InvalidInput(f"select the nodes of --type {wish}", "no node is of this type", f"there are: {known}")
+        raise InvalidInput(f"select the nodes of --type {text}", "no node is of this type", f"there are: {known}")
     return chosen
 
 
@@ -61,10 +61,10 @@ def _free(node: Node) -> int:
     return node.count(State.IDLE) if node.api is None else (node.total or 0) - node.api.allocated
 
 
-def _has_type(node: Node, wish: str) -> bool:
-    if not wish or not node.type:
+def _has_type(node: Node, text: str) -> bool:
+    if not text or not node.type:
         return True
-    plain, name = wish.casefold(), node.type.casefold()
+    plain, name = text.casefold(), node.type.casefold()
     models = [(gpu.model or "").casefold() for gpu in node.gpus]
     return plain in (name, family(name)) or any(plain in model for model in models)
 

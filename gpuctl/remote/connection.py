@@ -89,7 +89,7 @@ class Connection:
         try:
             yield from self._all()
         except EOFError:
-            raise why_ended(self._program, self.doing, self._python) from None
+            raise exit_error(self._program, self.doing, self._python) from None
         except ValueError as error:
             raise GpuctlError(self.doing, str(error)) from error
 
@@ -180,7 +180,7 @@ def run_in_all(pods: Sequence[Reachable], work: Callable[[Reachable], Answer]) -
             raise
 
 
-def why_ended(started: pod_exec.Program, doing: str, python: str) -> GpuctlError:
+def exit_error(started: pod_exec.Program, doing: str, python: str) -> GpuctlError:
     """Explain why our program ended before it answered. `python`: the interpreter that was to run it."""
     try:
         done = started.done()

@@ -17,7 +17,7 @@ from gpuctl.edges.programs import need
 from gpuctl.edges.ssh import Failure, Login
 from gpuctl.edges.streams import Stream
 
-LOOK_LIMIT_S = 30.0
+PROBE_LIMIT_S = 30.0
 
 
 class RunningProgram(Protocol):
@@ -94,7 +94,7 @@ class OverSsh:
         login = self.logins[node]
         if fresh:
             login = replace(login, args=("-o", "ControlPath=none", *login.args))
-        return ssh.run_python(Processes(), login, lambda: program, LOOK_LIMIT_S)
+        return ssh.run_python(Processes(), login, lambda: program, PROBE_LIMIT_S)
 
     def why(self, node: str, result: tuple[int, str], limit_s: float) -> Failure:
         """See Transport."""

@@ -34,7 +34,7 @@ EMPTY = EmptyFile("session file", "give it `directory:` and `windows:`")
 def read(path: Path) -> Session:
     """Return the session that a file describes; `InvalidInput` lists every mistake."""
     hint = "docs/tmux.md describes its keys"
-    session: Session = load_file(path, SCHEMA, f"use the session file {path}", EMPTY, hint)
+    session: Session = load_file(path, SCHEMA, "use the session file", EMPTY, hint)
     return session
 
 

@@ -32,7 +32,7 @@ DISTURBING = ("reset", "reboot", "drain", "reseat", "restart", "stop and start")
 class AuditOptions:
     """`forks`: nodes at a time. `limit_s` for one node. `window_s`: seconds between two readings of the counters.
 
-    `since_h`: only kernel messages of so many hours; None for all of this boot and the one before.
+    `since_h`: only kernel messages of the last hours; None for all of this boot and the one before.
     """
 
     forks: int = 64
@@ -123,7 +123,9 @@ def _in_use(nodes: Nodes, findings: Sequence[Finding]) -> Iterator[Finding]:
             for use in idle.idle({node: facts}):
                 if use.verdict is not Verdict.OK:
                     verdict = Verdict.WARN if use.verdict is Verdict.FAIL else use.verdict
-                    yield replace(use, check="in-use", verdict=verdict, hint="tell its user before you act on the node")
+                    yield replace(
+                        use, check="in-use", verdict=verdict, hint="notify its user before you act on the node"
+                    )
 
 
 def _is_about(finding: Finding, node: str) -> bool:

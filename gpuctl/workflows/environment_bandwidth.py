@@ -76,11 +76,11 @@ def judge(measurement: Measurement, access: NodeAccess) -> list[Finding]:
     return [*runs, *pair_table.findings(measurement.table, measurement.baseline)]
 
 
-def keep(env_access: PodAccess, measurement: Measurement, findings: Sequence[Finding], anew: bool) -> str:
-    """Save the baseline; return what was saved, or "" if nothing. A faulty first measurement is kept only if `anew`."""
-    table = pair_table.kept(measurement.table, measurement.baseline, anew)
+def keep(env_access: PodAccess, measurement: Measurement, findings: Sequence[Finding], *, overwrite: bool) -> str:
+    """Save the baseline; return what was saved, "" for nothing. `overwrite`: also a faulty one."""
+    table = pair_table.kept(measurement.table, measurement.baseline, overwrite=overwrite)
     is_faulty = any(finding.verdict is Verdict.FAIL for finding in findings)
-    if table is None or (is_faulty and not anew):
+    if table is None or (is_faulty and not overwrite):
         return ""
     path = baseline_file(env_access)
     try:
@@ -88,7 +88,7 @@ def keep(env_access: PodAccess, measurement: Measurement, findings: Sequence[Fin
         write_atomically(path, json.dumps(pair_table.as_dict(table), indent=1) + "\n")
     except OSError as error:
         raise GpuctlError(f"save the baseline {path}", error.strerror or str(error)) from error
-    before = 0 if measurement.baseline is None or anew else len(measurement.baseline.busbw_gbs)
+    before = 0 if measurement.baseline is None or overwrite else len(measurement.baseline.busbw_gbs)
     return f"{len(table.busbw_gbs) - before} values in {path}"
 
 

@@ -71,7 +71,7 @@ def names(kind: str = "") -> list[str]:
 def _kind(name: str) -> tuple[str, str]:
     """("xid", "79") of "xid 79", "Xid:79" and "XID79"; ("", name) of a name without a kind."""
     text = " ".join(name.split())
-    for word, kind in WORDS.items():
+    for word, kind in KIND_OF_WORD.items():
         match = re.fullmatch(rf"{word}(?:[ :=]+(.+)|(\d+))", text, re.IGNORECASE | re.ASCII)
         if match:
             return kind, (match[1] or match[2]).strip()
@@ -196,7 +196,7 @@ KINDS: Mapping[str, Callable[[str], list[Explanation]]] = {
 # Kinds whose names are numbers -> what a message calls them.
 TITLES = {"xid": "Xid", "sxid": "SXid", "dcgm": "DCGM error", "exit": "exit code"}
 # Words in front of a name -> kind; the longer ones first.
-WORDS = {
+KIND_OF_WORD = {
     "exit[ -]code": "exit",
     "throttle[ -]reason": "throttle",
     "clock(?:s|[ -]event)": "throttle",

@@ -32,7 +32,7 @@ class PodRequest:
     stop: Stop = field(default_factory=Stop)
 
 
-def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, alone: bool) -> list[Finding]:
+def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, *, alone: bool) -> list[Finding]:
     """Check that no job runs in these pods, and that ssh and names work between them; like nccl_preflight for hosts."""
     arguments = preflight_facts.split_ssh_args(ssh_args)
     findings = rules.at_work(_at_work(carrier, nodes))

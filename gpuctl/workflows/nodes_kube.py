@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from gpuctl.core.abandonable_pool import AbandonablePool
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.nodes import api_view
@@ -40,6 +40,6 @@ def _parent(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[str
     at = Cluster(cluster.client, namespace, cluster.patience_s)
     try:
         item = at.get(cluster.kind(MADE[kind], kind), name)
-    except (Forbidden, NotThere):
+    except (Forbidden, NotFound):
         return None
     return None if item is None else api_view.parent_of(item)

@@ -33,7 +33,9 @@ PLACEHOLDERS = ("version", "os", "arch")  # allowed in braces
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file; `InvalidInput` lists every mistake."""
-    rows: list[dict[str, Any]] = load_file(path, _Rows(), f"use {path}", EMPTY, "docs/workstation.md has an example")
+    rows: list[dict[str, Any]] = load_file(
+        path, _Rows(), "use the tools file", EMPTY, "docs/workstation.md has an example"
+    )
     return rows
 
 

@@ -65,7 +65,7 @@ options:
     description: The kubeconfig's context. The default is its current one.
     type: str
     default: ""
-  by:
+  actor:
     description: Who deploys it, for the objects' annotations. The default is the current user and machine.
     type: str
     default: ""
@@ -134,7 +134,7 @@ ARGUMENTS: dict[str, Any] = {
     "volumes": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 900},
     "context": {"type": "str", "default": ""},
-    "by": {"type": "str", "default": ""},
+    "actor": {"type": "str", "default": ""},
     "plan": {"type": "str", "default": ""},
 }
 

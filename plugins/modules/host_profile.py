@@ -32,7 +32,7 @@ options:
     description: Also fail if this host does not support a setting.
     type: bool
     default: false
-  by:
+  actor:
     description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.
     type: str
     default: ""

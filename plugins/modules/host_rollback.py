@@ -31,7 +31,7 @@ options:
     description: Also apply changes that disturb running jobs if the host has GPU processes or jobs of a scheduler.
     type: bool
     default: false
-  by:
+  actor:
     description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.
     type: str
     default: ""

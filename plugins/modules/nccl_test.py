@@ -176,7 +176,7 @@ def _wrong(result: dict[str, Any]) -> str:
         return "it still runs after its limit"
     if result.get("left"):
         return f"{len(result['left'])} of its processes cannot be ended"
-    return "" if result.get("code", 0) == 0 and "signal" not in result else "it failed; its output tells why"
+    return "" if result.get("code", 0) == 0 and "signal" not in result else "it failed; its output shows why"
 
 
 if __name__ == "__main__":

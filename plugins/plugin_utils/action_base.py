@@ -41,7 +41,7 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
         super().run(tmp, task_vars)
         request = self.arguments_of_task()
         self._detect_dead_hosts()
-        request["by"] = request["by"] or f"{getpass.getuser()}@{os.uname().nodename}"
+        request["actor"] = request["actor"] or f"{getpass.getuser()}@{os.uname().nodename}"
         try:
             if self._task.delegate_to or not self._is_pipelining_enabled("new", wrap_async=bool(self._task.async_val)):
                 outcome: dict[str, Any] = self._execute_module(module_args=request, task_vars=task_vars)

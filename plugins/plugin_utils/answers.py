@@ -33,7 +33,7 @@ PEER_TESTS = {"names": "look_up", "reach": "peers"}
 
 
 class BadAnswer(ValueError):
-    """The answer is missing or malformed; the message tells how."""
+    """The answer is missing or malformed; the message explains how."""
 
 
 def find(output: bytes, token: str, request: Mapping[str, Any]) -> dict[str, Any]:

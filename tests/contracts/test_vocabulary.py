@@ -45,6 +45,22 @@ BANNED = frozenset(
         "words",
     ]
 )
+# Words of the dialect that no message, hint, help text or docstring has.
+BANNED_IN_TEXTS = re.compile(
+    r"\b(told|tells|mend|mended|mends|anew|so many|nobody knows|put up with|of before|come to its end)\b",
+    re.IGNORECASE,
+)
+ALLOWED_NAMES = {
+    "own_dirs": "the folders of gpuctl itself, beside those of the user",
+    "NotFound": "the reason that Kubernetes' API gives",
+    "NOT_FOUND": "the shell's term for exit code 127",
+    "ENDED": "a message of the protocol between gpuctl and pods",
+}
+ALLOWED_TEXTS = {
+    "gpuctl/tmux/versions/terminals.py": "AppleScript, whose keyword is `tell`",
+    "gpuctl/nccl/runners/kube/hang_probe.py": "a shell script with a function of that name",
+    "gpuctl/cluster/manifests/scripts.py": "comments of scripts that run in pods",
+}
 OPENINGS = ("What ", "Whether ", "How ", "Of ", "The same", "Those ", "Its ", "That ", "Who ", "Where ")
 FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins") for path in python_files(ROOT / top)})
 
@@ -55,16 +71,69 @@ def definitions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef |
             yield node
 
 
+def words_of(name: str) -> set[str]:
+    """Words of a snake_case, CamelCase or UPPER_CASE name, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def is_banned(name: str) -> bool:
+    return name not in ALLOWED_NAMES and bool(BANNED & words_of(name))
+
+
+def public_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
+    """Names of a class, or of a function and its parameters."""
+    if isinstance(node, ast.ClassDef):
+        return [node.name]
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [node.name, *(one.arg for one in arguments if not one.arg.startswith("_"))]
+
+
+def constants(module: ast.AST) -> Iterator[str]:
+    """Public constants of a module or class."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and re.fullmatch("[A-Z][A-Z0-9_]*", node.id):
+            yield node.id
+
+
+def printed(module: ast.AST) -> Iterator[tuple[int, str]]:
+    """String literals with their lines: messages, hints, help texts and docstrings."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_texts_use_the_fields_own_words(folder: Path) -> None:
+    texts = [
+        f"{path.relative_to(ROOT)}:{line} {found.group()}"
+        for path in sorted((ROOT / folder).glob("*.py"))
+        if str(path.relative_to(ROOT)) not in ALLOWED_TEXTS
+        for line, text in printed(tree(path))
+        if (found := BANNED_IN_TEXTS.search(text))
+    ]
+    assert texts == []
+
+
+def test_names_are_split_into_words_and_texts_are_searched() -> None:
+    assert words_of("NotThere") == {"not", "there"}
+    assert words_of("MOST_TOLD") == {"most", "told"}
+    assert is_banned("tuned_gives_way")
+    assert not is_banned("own_dirs")
+    assert BANNED_IN_TEXTS.search("the machine type is not told")
+    assert BANNED_IN_TEXTS.search("first mend what failed")
+    assert not BANNED_IN_TEXTS.search("serial numbers tell them apart")
+
+
 def violations(folder: Path) -> tuple[list[str], list[str]]:
     """Public names with a banned word, and public docstrings that open with a question word or pronoun."""
     names, docstrings = [], []
     for path in sorted((ROOT / folder).glob("*.py")):
         where = str(path.relative_to(ROOT))
-        if BANNED & set(path.stem.split("_")):
+        if is_banned(path.stem):
             names.append(where)
+        names += [f"{where} {name}" for name in constants(tree(path)) if is_banned(name)]
         for node in definitions(path):
-            if node.name.lower() in BANNED:
-                names.append(f"{where}:{node.lineno} {node.name}")
+            names += [f"{where}:{node.lineno} {name}" for name in public_names(node) if is_banned(name)]
             if (ast.get_docstring(node) or "").startswith(OPENINGS):
                 docstrings.append(f"{where}:{node.lineno} {node.name}")
     return names, docstrings

@@ -124,9 +124,9 @@ def test_each_host_gets_the_profile_that_the_inventory_names(gpuctl: Gpuctl, hos
 def test_the_users_ansible_cfg_counts_where_ansible_runs(gpuctl: Gpuctl, host: TestHost) -> None:
     become = "[privilege_escalation]\nbecome = true\n"
     (gpuctl.home / "ansible.cfg").write_text(f"[defaults]\nremote_user = admin\n{become}")
-    way_in = reach(host)
-    del way_in["ansible_user"]
-    words = ("-i", gpuctl.inventory({host.name: way_in}), "-p", gpuctl.profile({"sysctl.vm.swappiness": 1}))
+    exposed_ports = reach(host)
+    del exposed_ports["ansible_user"]
+    words = ("-i", gpuctl.inventory({host.name: exposed_ports}), "-p", gpuctl.profile({"sysctl.vm.swappiness": 1}))
     assert gpuctl("tune-nodes", *words, "--via", "ansible").code == 0
     assert "Accepted publickey for admin" in host.run("journalctl", "--unit", "ssh").stdout
 

@@ -95,8 +95,8 @@ def test_each_way_of_not_getting_in_has_its_own_words(gpuctl: Gpuctl, host: Test
 def test_a_changed_host_key_is_refused_through_ansible_too(gpuctl: Gpuctl, host: TestHost) -> None:
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", gpuctl.home / "other")
     (gpuctl.home / "changed").write_text(f"{host.ip} {(gpuctl.home / 'other.pub').read_text()}")
-    way_in = reach(host, ansible_ssh_common_args=f"-o UserKnownHostsFile={gpuctl.home}/changed")
-    inventory = gpuctl.inventory({"changed": way_in})
+    exposed_ports = reach(host, ansible_ssh_common_args=f"-o UserKnownHostsFile={gpuctl.home}/changed")
+    inventory = gpuctl.inventory({"changed": exposed_ports})
     said = gpuctl("tune-nodes", "-i", inventory, "-p", gpuctl.profile(FEW), "--via", "ansible", "-o", "json")
     assert said.code == 3
     assert said.hosts["changed"]["status"] == "unreachable"

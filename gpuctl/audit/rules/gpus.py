@@ -82,7 +82,7 @@ def _persistence(gpu: Gpu) -> Issue | None:
 
 
 def _compute_mode(gpu: Gpu) -> Issue | None:
-    hint = "nvidia-smi -c DEFAULT, once nobody uses it"
+    hint = "nvidia-smi -c DEFAULT, once it is unused"
     if gpu["compute_mode"] == "Prohibited":
         return Issue(Verdict.FAIL, "compute mode is Prohibited: nothing can run on it", hint)
     if gpu["compute_mode"] == "Exclusive_Process":
@@ -113,7 +113,7 @@ def _power_limit(gpu: Gpu) -> Issue | None:
     limit, default = gpu["power_limit_w"], gpu["default_power_limit_w"]
     if None in (limit, default) or limit >= default:
         return None
-    message, hint = f"power limit {limit} W, by default {default} W", f"if nobody wants it: nvidia-smi -pl {default}"
+    message, hint = f"power limit {limit} W, by default {default} W", f"if it is not intended: nvidia-smi -pl {default}"
     return Issue(Verdict.WARN, message, hint, {"power_limit_w": limit, "default_power_limit_w": default})
 
 

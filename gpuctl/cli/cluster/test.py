@@ -92,7 +92,7 @@ def test(request: TestRequest, form: Form, metrics: Path | None) -> None:
     report = Report("cluster test", {access.env.name: results}, details, code=code)
     publish(report, form, metrics, lambda: _show(tested, measured))
     if request.bandwidth and has_failed:
-        click.echo("the bandwidth was not measured: first mend what failed", err=True)
+        click.echo("the bandwidth was not measured: fix the failed checks first", err=True)
     if measured and measured.saved:
         click.echo(f"baseline: saved {measured.saved}", err=True)
     if form == "table" and not report.exit_code and not measured:
@@ -122,7 +122,9 @@ def _measure(request: TestRequest, access: PodAccess, mode: str) -> Bandwidth:
         interrupted = broken_off()
     results = environment_bandwidth.judge(measurement, nodes)
     record_history.keep(measurement.kind, nodes.where, measurement.results, results)
-    saved = "" if interrupted else environment_bandwidth.keep(access, measurement, results, request.new_baseline)
+    saved = (
+        "" if interrupted else environment_bandwidth.keep(access, measurement, results, overwrite=request.new_baseline)
+    )
     table, baseline = measurement.table, measurement.baseline
     rows = pair_table.rows(table, baseline)
     details = {

@@ -176,7 +176,7 @@ def _train(access: PodAccess, request: TrainCommand, check: bool, form: Output) 
             click.echo("follow it with the same command with --attach and without the script", err=True)
             return
         screen = Screen(access.env.pod_name(0), request.all_output)
-        state = Watch(training, screen).until_ended(interrupted)
+        state = Watch(training, screen).until_finished(interrupted)
         _finish(training, ready.pods, state, screen, broken_off=interrupted())
 
 
@@ -193,7 +193,7 @@ def _attach(access: PodAccess, request: TrainCommand) -> None:
     click.echo(f"{training.description}: it {'is running' if training.runs else 'has ended'}", err=True)
     with ctrl_c() as interrupted:
         screen = Screen(access.env.pod_name(0), request.all_output)
-        state = Watch(training.training, screen).until_ended(interrupted)
+        state = Watch(training.training, screen).until_finished(interrupted)
         if interrupted():
             click.echo("stopped following; the training continues", err=True)
             raise click.exceptions.Exit(INTERRUPTED)

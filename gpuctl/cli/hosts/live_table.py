@@ -21,7 +21,7 @@ class LiveTable:
     `describe`: the text of a row.
     """
 
-    def __init__(self, hosts: Sequence[str], strict: bool, describe: Callable[[HostResult, bool], str]) -> None:
+    def __init__(self, hosts: Sequence[str], *, strict: bool, describe: Callable[[HostResult], str]) -> None:
         self.rows: dict[str, HostResult | None] = dict.fromkeys(hosts)
         self.strict, self.describe = strict, describe
         self.live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
@@ -45,11 +45,11 @@ class LiveTable:
         waiting = [host for host, result in self.rows.items() if result is None]
         most = max(4, self.live.console.height - 3)
         results = [result for result in self.rows.values() if result is not None]
-        results.sort(key=lambda result: status(result, self.strict) in ("ok", "changed"))
+        results.sort(key=lambda result: status(result, strict=self.strict) in ("ok", "changed"))
         for result in results[:most]:
             # As plain text: brackets in a host's output would be markup.
-            style = COLOURS.get(status(result, self.strict), "red")
-            table.add_row(Text(result.host), Text(self.describe(result, self.strict), style=style))
+            style = COLOURS.get(status(result, strict=self.strict), "red")
+            table.add_row(Text(result.host), Text(self.describe(result), style=style))
         if len(results) > most:
             table.add_row("…", f"{len(results) - most} more")
         if waiting:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,7 +41,7 @@ class Progress:
     `before_change` is called each time that hosts are about to be changed.
     """
 
-    def __init__(self, hosts: Sequence[str], strict: bool, before_change: Callable[[Progress], None]) -> None:
+    def __init__(self, hosts: Sequence[str], before_change: Callable[[Progress], None], *, strict: bool) -> None:
         self.hosts, self.strict, self._before_change = hosts, strict, before_change
         self.started = time.monotonic()
         self._results: dict[str, HostResult] = {}
@@ -67,7 +68,7 @@ class Progress:
         if output.on_terminal():
             from gpuctl.cli.hosts.live_table import LiveTable
 
-            self._live = LiveTable(self.hosts, self.strict, line)
+            self._live = LiveTable(self.hosts, strict=self.strict, describe=partial(line, strict=self.strict))
             self._live.start()
         return self
 
@@ -81,7 +82,7 @@ class Progress:
         else:
             seconds = time.monotonic() - self.started
             with contextlib.suppress(OSError):  # standard error is not read any more: the run continues
-                click.echo(f"[{seconds:6.1f} s] {result.host}: {line(result, self.strict)}", err=True)
+                click.echo(f"[{seconds:6.1f} s] {result.host}: {line(result, strict=self.strict)}", err=True)
 
     def finish(self, results: Iterable[HostResult]) -> None:
         """Store the final results without showing them again."""
@@ -106,9 +107,9 @@ class Progress:
             click.echo("hosts finish a change that they have started; `gpuctl drift` shows their state", err=True)
 
 
-def line(result: HostResult, strict: bool) -> str:
+def line(result: HostResult, *, strict: bool) -> str:
     """Status of one host with its counts of settings, and what is wrong."""
-    return f"{status(result, strict)}{_counts(result)}" + (f": {result.wrong}" if result.wrong else "")
+    return f"{status(result, strict=strict)}{_counts(result)}" + (f": {result.wrong}" if result.wrong else "")
 
 
 def _counts(result: HostResult) -> str:
@@ -121,16 +122,20 @@ def _counts(result: HostResult) -> str:
 
 def show(results: Sequence[HostResult], shown: ReportOptions, run: str, inventory: str, code: int) -> None:
     """Publish the report of a run in the requested form."""
-    settings = [finding for result in results for finding in judge.findings(result, shown.strict, shown.drift)]
-    hosts = [as_dict(result, shown.strict) for result in results]
+    settings = [
+        finding for result in results for finding in judge.findings(result, strict=shown.strict, drift=shown.drift)
+    ]
+    hosts = [as_dict(result, strict=shown.strict) for result in results]
     details = {"check": shown.check, "run": run or None, "hosts": hosts}
     report = Report(shown.command, {inventory: settings}, details, code=code)
     publish(report, shown.form, shown.metrics, lambda: _table(results, shown, run))
 
 
 def _table(results: Sequence[HostResult], shown: ReportOptions, run: str) -> None:
-    _changes(results, shown.diff, shown.reasons)
-    problems = [finding for result in results for finding in judge.problems(result, shown.strict, shown.drift)]
+    _changes(results, shown.reasons, diff=shown.diff)
+    problems = [
+        finding for result in results for finding in judge.problems(result, strict=shown.strict, drift=shown.drift)
+    ]
     findings.show(problems)
     if problems:
         click.echo()
@@ -144,20 +149,20 @@ def _table(results: Sequence[HostResult], shown: ReportOptions, run: str) -> Non
             "PROBLEMS",
             "NOTE",
         ),
-        [_row(result, shown.strict, shown.check) for result in results],
+        [_row(result, strict=shown.strict, check=shown.check) for result in results],
     )
-    statuses = [status(result, shown.strict) for result in results]
+    statuses = [status(result, strict=shown.strict) for result in results]
     summary = ", ".join(f"{statuses.count(text)} {text}" for text in dict.fromkeys(statuses))
     profiles = dict.fromkeys(r.answer["profile"] for r in results if r.answer and r.answer.get("profile"))
     summary += f"; profile {' and '.join(profiles)}" if profiles else ""
     click.echo(f"\n{output.plural(len(results), 'host')}: {summary}" + (f"; run {run}" if run else ""))
 
 
-def _row(result: HostResult, strict: bool, check: bool) -> tuple[object, ...]:
+def _row(result: HostResult, *, strict: bool, check: bool) -> tuple[object, ...]:
     if result.answer is None:
         return (
             result.host,
-            status(result, strict),
+            status(result, strict=strict),
             "-",
             "-",
             "-",
@@ -174,7 +179,7 @@ def _row(result: HostResult, strict: bool, check: bool) -> tuple[object, ...]:
     fine = sum(s in ("ok", "pending") for s in states)
     return (
         result.host,
-        status(result, strict),
+        status(result, strict=strict),
         fine,
         changed,
         states.count("unsupported"),
@@ -187,11 +192,11 @@ def _wrong(result: HostResult) -> str:
     return f"{result.wrong}; {result.hint}" if result.hint else result.wrong
 
 
-def _changes(results: Sequence[HostResult], diff: bool, reasons: Mapping[str, str]) -> None:
+def _changes(results: Sequence[HostResult], reasons: Mapping[str, str], *, diff: bool) -> None:
     """Print the changes, once for all hosts that share them."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for result in results:
-        lines = tuple(_change(k, diff, reasons) for k in result.knobs if k["changed"] or k["state"] == "differs")
+        lines = tuple(_change(k, reasons, diff=diff) for k in result.knobs if k["changed"] or k["state"] == "differs")
         if lines:
             groups.setdefault(lines, []).append(result.host)
     for lines, hosts in groups.items():
@@ -201,7 +206,7 @@ def _changes(results: Sequence[HostResult], diff: bool, reasons: Mapping[str, st
         click.echo()
 
 
-def _change(knob: Mapping[str, Any], diff: bool, reasons: Mapping[str, str]) -> str:
+def _change(knob: Mapping[str, Any], reasons: Mapping[str, str], *, diff: bool) -> str:
     was = knob.get("was") or knob
     before = ("was " if "was" in knob else "") + judge.describe_values(was["now"], was["boot"])
     text = f"  {knob['knob']}: {before} -> {_goal(knob, was)}"

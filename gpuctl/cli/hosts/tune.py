@@ -97,13 +97,13 @@ def _run(command: str, request: TuneRequest | RollbackRequest, diff: bool, form:
     record, run = run_history.new(sys.argv[1:]), ""
     job, drifts = planned.job, command == "drift"
     hosts = [host.name for host in planned.hosts]
-    with Progress(hosts, job.strict, lambda progress: _begin(record, progress)) as progress:
+    with Progress(hosts, lambda progress: _begin(record, progress), strict=job.strict) as progress:
         try:
             progress.finish(planned.run(progress))
         finally:
             if not job.check:
                 run = _finish(record, progress)
-    code = judge.exit_code(progress.results, job.strict, drifts)
+    code = judge.exit_code(progress.results, strict=job.strict, drift=drifts)
     shown = ReportOptions(form, metrics, command, job.check, diff, job.strict, drifts, planned.reasons)
     try:
         show(progress.results, shown, run, planned.inventory, code)
@@ -128,7 +128,7 @@ def _finish(record: RunRecord, progress: Progress) -> str:
     from gpuctl.hosts.plan import save_run
 
     interrupted = isinstance(sys.exception(), KeyboardInterrupt)
-    code = INTERRUPTED if interrupted else judge.exit_code(progress.results, progress.strict)
+    code = INTERRUPTED if interrupted else judge.exit_code(progress.results, strict=progress.strict)
     try:
         return save_run(record, code, progress.results, progress.unfinished)
     except OSError as error:  # the report of the hosts matters more

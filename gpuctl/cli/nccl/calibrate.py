@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DOING = "calibrate"
 REPEATS = 5
-FOR_LOGS = {"files", "instance", "network", "algo", "collective", "nodes", "gpus_per_node", "force", "check", "form"}
+FOR_LOGS = {"files", "instance", "network", "algo", "collective", "nodes", "gpus", "force", "check", "form"}
 DEFAULT = "default"  # NCCL's own choice of an algorithm
 
 
@@ -42,7 +42,6 @@ class CalibrateRequest:
 
     files: tuple[Path, ...]
     repeats: int
-    gpus_per_node: int | None
     force: bool
     check: bool
     context: ContextRequest
@@ -62,9 +61,6 @@ class CalibrateRequest:
         show_default=True,
         help="Number of runs, one after the other.",
     ),
-    click.option(
-        "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="For logs that do not contain the number."
-    ),
     click.option("--force", is_flag=True, help="Save rows below the fail limit in force, marked as such."),
     click.option("--check", "--dry-run", "check", is_flag=True, help="Save nothing; show what would be saved."),
     sweep_options.sweep_options,
@@ -75,11 +71,11 @@ def calibrate(request: CalibrateRequest, form: Output) -> None:
     """Measure the bandwidth of a fabric and save it as your own baseline, or make a baseline from logs.
 
     Runs one test on all nodes several times, and refuses the result if any run has a problem or if the runs differ by
-    more than 5 %. With FILEs nothing is run: they are logs of three or more repeats of one run (--nodes is then their
-    number of nodes, if the logs lack it). Your own rows take precedence over those shipped with gpuctl; `gpuctl nccl
-    baselines restore` undoes the last change.
+    more than 5 %. With FILEs nothing is run: they are logs of three or more repeats of one run (--nodes and
+    --gpus-per-node are then their numbers, if the logs lack them). Your own rows take precedence over those shipped
+    with gpuctl; `gpuctl nccl baselines restore` undoes the last change.
 
-    Exit status 1 if the measurement is refused, 2 if logs are.
+    Exit code 1 if the measurement is refused, 2 if logs are.
     """
     from gpuctl.nccl.baselines import load
 
@@ -101,7 +97,7 @@ def _from_files(request: CalibrateRequest, book: Book, form: Output) -> None:
         raise InvalidInput(
             DOING, f"--nodes {nodes}: with logs it is their number of nodes", "give a number, or leave it out"
         )
-    about = request.context.context(int(nodes) if nodes else None, request.gpus_per_node)
+    about = request.context.context(int(nodes) if nodes else None, request.sweep.gpus)
     runs = list(log_files.runs(request.files))
     baselines.agreed(DOING, runs, about, book)
     calibration = calibration_rules.calibrate([run for _, run in runs], about, book)
@@ -198,9 +194,6 @@ def _judged(results: Sequence[LaunchResult], about: RunContext, book: Book) -> C
 def _context_and_sweep(request: CalibrateRequest, gpus: int) -> tuple[RunContext, Sweep]:
     """Return the context and the sweep before anything runs; `InvalidInput` if they cannot make a row."""
     about, sweep = request.context.context(), request.sweep.sweep(gpus)
-    if request.gpus_per_node is not None:
-        wrong = "--gpus-per-node is for logs that do not contain the number"
-        raise InvalidInput(DOING, wrong, "--gpus sets the number to measure with")
     if about.system is None:
         hint = "a type as in `gpuctl nccl baselines list`, or your own name for these machines"
         raise InvalidInput(DOING, "the machine type (--instance) is missing", hint)

@@ -15,5 +15,5 @@ def clean(context: str, namespace: str) -> None:
     """Remove the Kubernetes objects of your killed runs, once their time limit has passed."""
     from gpuctl.nccl.runners.kube import leftovers
 
-    removed = leftovers.remove_own(context, namespace)
+    removed = leftovers.remove_leftovers(context, namespace)
     click.echo(f"removed {output.plural(len(removed), 'run')}" + (f": {', '.join(removed)}" if removed else ""))

@@ -54,5 +54,5 @@ def _number(speed: float | None) -> str:
 
 
 def _tail(node: str) -> str:
-    """The end of a name, which tells it from the others."""
+    """The end of a name, which distinguishes it from the others."""
     return node if len(node) < CELL else "…" + node[-(CELL - 2) :]

@@ -52,7 +52,7 @@ def judge(request: JudgeRequest, form: Form, metrics: Path | None) -> None:
 
     Checks the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
     and whether a run over two nodes proves anything. Options supply facts that a log does not contain; if they
-    contradict the log, nothing is judged. Exit status 1 for FAIL and UNKNOWN (with --strict also for WARN), 2 for
+    contradict the log, nothing is judged. Exit code 1 for FAIL and UNKNOWN (with --strict also for WARN), 2 for
     unusable options or files.
     """
     from gpuctl.domain.report import Report

@@ -30,7 +30,7 @@ _COLUMNS = ("size_bytes", "count", "type", "redop", "root")
 def parse(files: tuple[Path, ...], form: Form) -> None:
     """Read logs of nccl-tests or rccl-tests, or reports of its -J; - is standard input.
 
-    Shows the outcome of each run, its cause and its results. Exit status 1 if a run is not complete, 2 if a file is
+    Shows the outcome of each run, its cause and its results. Exit code 1 if a run is not complete, 2 if a file is
     unusable.
     """
     from gpuctl.nccl.model import Outcome

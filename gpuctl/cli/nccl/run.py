@@ -74,7 +74,7 @@ def command(request: RunRequest, form: Form, metrics: Path | None) -> None:
     \b
     quick   one all_reduce over all nodes
     full    every collective over all nodes
-    pairs   every pair of nodes, with the Ring algorithm; as many pairs at a time as there are nodes for
+    pairs   every pair of nodes, with the Ring algorithm; pairs without a common node run concurrently
     single  each node alone
 
     A hanging launch is stopped on every node; nodes where this cannot be confirmed are reported.

@@ -117,7 +117,13 @@ def ranks(timeout: float) -> Callable[[options.Command], options.Command]:
     """Options for the GPUs per node, the environment of the ranks and the timeout, with this default in seconds."""
     hang = "Seconds until a launch counts as hung and is stopped on all nodes."
     return options.together(
-        click.option("--gpus", type=click.IntRange(1), help="GPUs per node.  [default: 8, or as in the cluster file]"),
+        click.option(
+            "--gpus-per-node",
+            "gpus",
+            type=click.IntRange(1),
+            metavar="N",
+            help="GPUs per node.  [default: 8, or as in the cluster file]",
+        ),
         click.option(
             "--env", "env", type=Pair(), multiple=True, help="Environment variable of every rank; repeatable."
         ),

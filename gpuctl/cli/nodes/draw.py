@@ -76,7 +76,7 @@ def _busy(gpus: Sequence[Gpu]) -> str:
 def _below(node: Node) -> list[Row]:
     """Cells: GPUs, owner, job, memory, start, command. Users first, then GPUs without a user."""
     users = [_user(node, user) for user in node.users]
-    rest = (State.RESERVED, State.HELD, State.UNKNOWN, State.IDLE)
+    rest = (State.RESERVED, State.MEMORY_IN_USE, State.UNKNOWN, State.IDLE)
     return users + [row for state in rest for row in _rest(node, state)]
 
 

@@ -184,6 +184,6 @@ batches = together(
         "--max-fail",
         type=Share(),
         default="100%",
-        help="Stop after a batch of which more hosts failed.  [default: never]",
+        help="Stop when more than this share of a batch failed.  [default: never]",
     ),
 )

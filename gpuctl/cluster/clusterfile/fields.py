@@ -56,6 +56,14 @@ def walk(section: type[Any], path: str = "") -> Iterator[tuple[str, Field[Any], 
             yield entry_path, entry, spec
 
 
+def _absent(spec: Spec) -> tuple[str, str]:
+    """(problem, hint) for a required field that the file lacks."""
+    needed = required(spec.kind.section) if isinstance(spec.kind, Part) else []
+    about = spec.about.rstrip(".")
+    about = about if about[1:2].isupper() else about[:1].lower() + about[1:]  # "GPUs of a node" stays as it is
+    return f"is missing ({about})", f"give it {', '.join(needed)}" if needed else ""
+
+
 def default(entry: Field[Any]) -> Any:
     """Return the value of an omitted field; `MISSING` if it is required."""
     return entry.default if entry.default_factory is MISSING else entry.default_factory()
@@ -75,7 +83,7 @@ class Part:
         refuse_unknown(node.value, tuple(known), at)
         for name in required(self.section):
             if name not in node.value:
-                at.inside(name).refuse(node, "is missing", known[name].about)
+                at.inside(name).refuse(node, *_absent(known[name]))
         return self.section(**{**_missing(self.section, node.value), **self._values(node.value, at)})
 
     def _values(self, values: Mapping[str, Node], at: At) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 @dataclass(frozen=True)
 class About:
-    """The cluster, and the place on it."""
+    """The Kubernetes cluster, and the namespace to use on it."""
 
     name: str = holds(NAME, "The cluster's name.", source=FIELD)
     api: str = holds(URL, "The URL of its API server; a kubeconfig that leads elsewhere is refused.", source=FIELD)
@@ -320,7 +320,7 @@ class Nccl:
 class Cluster:
     """A cluster file."""
 
-    cluster: About = part(About, "The cluster, and the place on it.")
+    cluster: About = part(About, "The Kubernetes cluster, and the namespace to use on it.")
     storage: Storage = part(Storage, "The workspace and the data sets.")
     gpus: Gpus = part(Gpus, "The GPUs of a node.")
     resources: Resources = part(Resources, "Resources of a pod.")

@@ -10,7 +10,7 @@ from gpuctl.cluster.clusterfile import rules
 from gpuctl.cluster.clusterfile.fields import Part
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.core.errors import InvalidInput
-from gpuctl.core.strict_yaml import At, EmptyFile, Mistake, Mistakes, Node, read
+from gpuctl.core.strict_yaml import At, EmptyFile, Mistake, Mistakes, Node, listed, read
 
 EXAMPLE = "`gpuctl cluster schema` lists its fields, `gpuctl cluster list` the examples that come with gpuctl"
 EMPTY = EmptyFile("cluster file", EXAMPLE)
@@ -29,8 +29,8 @@ def load(path: Path) -> Cluster:
     """Read a cluster file; `InvalidInput` with all its mistakes."""
     parsed = parse(path)
     if parsed.cluster is None:
-        mistakes = "\n  ".join(map(str, parsed.mistakes))
-        raise InvalidInput(f"use the cluster file {path}", mistakes, hint(path, parsed.mistakes))
+        advice = hint(path, parsed.mistakes)
+        raise InvalidInput("use the cluster file", listed(parsed.mistakes, advice), advice)
     return parsed.cluster
 
 

@@ -20,7 +20,7 @@ POD_VARIABLES = (
     *("GPUS_PER_NODE", "HOME", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "POD_NAME", "POD_NAMESPACE"),
     *("PATH", "NVIDIA_VISIBLE_DEVICES"),
 )
-OWN_KEYS = ("app.kubernetes.io/", "gpuctl/", "k8s.v1.cni.cncf.io/networks", "kueue.x-k8s.io/queue-name")
+RESERVED_KEYS = ("app.kubernetes.io/", "gpuctl/", "k8s.v1.cni.cncf.io/networks", "kueue.x-k8s.io/queue-name")
 # https with any user (tokens are given as one, too), or a password in any URL.
 CREDENTIALS = re.compile(r"https?://[^/@]*@|[a-z+]+://[^/@:]*:[^/@]*@")
 RULES: list[tuple[tuple[str, ...], Rule]] = []
@@ -88,7 +88,7 @@ def pod_metadata(cluster: Cluster) -> Iterator[Broken]:
             yield f"pods.environment.{name}", f"is set by {derived[name]}", f"set {derived[name]} instead"
     for field in ("labels", "annotations"):
         for name in getattr(pods, field):
-            if name.startswith(OWN_KEYS) or name in OWN_KEYS:
+            if name.startswith(RESERVED_KEYS) or name in RESERVED_KEYS:
                 hint = "omit it; network attachments and the queue have fields of their own"
                 yield f"pods.{field}.{name}", "is set by gpuctl", hint
 
@@ -151,7 +151,7 @@ def resources(cluster: Cluster) -> Iterator[Broken]:
 
 
 @needs("network", "nccl")
-def own_variables(cluster: Cluster) -> Iterator[Broken]:
+def derived_variables(cluster: Cluster) -> Iterator[Broken]:
     for mode, network in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
         ours = {variable.name: variable.field for variable in variables.derived(cluster, mode)}
         for name in network.environment:
@@ -211,7 +211,7 @@ def ports_differ(cluster: Cluster) -> Iterator[Broken]:
 
 
 @needs("ports.expose", "ports.ingress", "cluster.flavour")
-def way_in(cluster: Cluster) -> Iterator[Broken]:
+def exposed_ports(cluster: Cluster) -> Iterator[Broken]:
     ports, openshift = cluster.ports, cluster.cluster.flavour == "openshift"
     if ports.ingress and openshift:
         yield "ports.ingress", "is for clusters without Routes; OpenShift has them", "omit it"
@@ -253,7 +253,7 @@ def host_too_long(cluster: Cluster, name: str) -> str:
 def image(cluster: Cluster) -> Iterator[Broken]:
     image, build = cluster.image, cluster.image.build
     if bool(image.name) == bool(build):
-        yield "image", "needs exactly one of name and build", "name the image, or say how it is built"
+        yield "image", "needs exactly one of name and build", "name the image, or define how it is built"
     if build and cluster.cluster.flavour != "openshift":
         yield (
             "image.build",

@@ -12,7 +12,7 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import pods, rights
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
 
 REVIEW = Kind("security.openshift.io/v1", "PodSecurityPolicyReview", "podsecuritypolicyreviews", namespaced=True)
@@ -31,7 +31,7 @@ def look(cluster: Cluster, env: Environment) -> Maybe[str]:
         return Maybe("")
     try:
         return Maybe(_admitted_by(cluster, env))
-    except (NotThere, Forbidden):
+    except (NotFound, Forbidden):
         return _by_rights(cluster, env)
     except Unreachable:
         raise

@@ -7,7 +7,7 @@ import shlex
 
 from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.environment import Environment, Mode, Object
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster
 
 
@@ -21,7 +21,7 @@ def built(cluster: Cluster, env: Environment) -> str:
     """Return the digest of the latest built image; empty if there is none, or if it may not be read."""
     if not env.cluster.image.build:
         return ""
-    with contextlib.suppress(NotThere, Forbidden):
+    with contextlib.suppress(NotFound, Forbidden):
         stream = cluster.get(cluster.kind("image.openshift.io/v1", "ImageStream"), env.name)
         return digest_of(stream or {})
     return ""

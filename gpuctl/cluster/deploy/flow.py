@@ -27,7 +27,7 @@ from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Mode
 from gpuctl.cluster.manifests import storage
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 
@@ -45,7 +45,7 @@ class PlanRequest:
     mode: RequestedMode | None = None
     nodes: int | None = None
     name: str = ""
-    by: str = ""
+    actor: str = ""
     single: bool = False
 
 
@@ -90,7 +90,7 @@ def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
 def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environment:
     """Complete the request: what it leaves open stays as it is deployed, else it is the file's default."""
     mode = None if request.mode == "auto" else request.mode
-    completed = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
+    completed = EnvironmentRequest(mode, request.nodes, request.name, request.actor, request.single)
     env = environment(file, completed)
     with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
         if mode is None and (deployed := deployed_state.mode(cluster, env)) and _allows(file, deployed):
@@ -177,7 +177,7 @@ def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float,
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
     """List the environment's pods; empty if they may not be read."""
-    with contextlib.suppress(Forbidden, NotThere):
+    with contextlib.suppress(Forbidden, NotFound):
         return cluster.find(cluster.kind("v1", "Pod"), env.selector)
     return []
 

@@ -48,7 +48,7 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     file = files.cluster(params["cluster"])
     cluster = flow.connect(file, params["context"])
     request = PlanRequest(
-        params["mode"], params["nodes"], params["environment"], params["by"] or current_user(), params["single"]
+        params["mode"], params["nodes"], params["environment"], params["actor"] or current_user(), params["single"]
     )
     plan = replace(flow.plan(cluster, file, request), take_over=params["take_over"])
     try:

@@ -9,7 +9,7 @@ from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
 from gpuctl.core.abandonable_pool import AbandonablePool
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind
 
 
@@ -22,14 +22,14 @@ def kinds(cluster: Cluster) -> list[Kind]:
 
 def ours(cluster: Cluster, env: Environment, kind: Kind) -> list[Object]:
     """List the environment's objects of a kind, without those owned by another object."""
-    return [obj for obj in cluster.find(kind, env.labels) if is_own(env, kind, obj)]
+    return [obj for obj in cluster.find(kind, env.labels) if belongs_to(env, kind, obj)]
 
 
-def is_own(env: Environment, kind: Kind, obj: Object) -> bool:
+def belongs_to(env: Environment, kind: Kind, obj: Object) -> bool:
     """Return True if we created it. Cluster-wide objects are matched by name too: labels repeat across namespaces."""
     if not is_ours(env, obj) or any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or []):
         return False
-    return kind.namespaced or obj["metadata"]["name"] == rights.own_constraints(env)
+    return kind.namespaced or obj["metadata"]["name"] == rights.created_constraints(env)
 
 
 def unwanted(cluster: Cluster, env: Environment, desired: Sequence[Object]) -> tuple[list[Object], list[str]]:
@@ -54,9 +54,9 @@ def find_ours(cluster: Cluster, env: Environment, kind: Kind) -> tuple[list[Obje
     try:
         return ours(cluster, env, kind), ""
     except Forbidden as error:
-        is_missed = kind.namespaced or rights.constraints_to_grant(env) == rights.own_constraints(env)
+        is_missed = kind.namespaced or rights.constraints_to_grant(env) == rights.created_constraints(env)
         return [], error.wrong if is_missed else ""
-    except NotThere:
+    except NotFound:
         return [], ""
 
 

@@ -12,7 +12,7 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
 from gpuctl.cluster.manifests.references import Reference, references_of
 from gpuctl.core.abandonable_pool import AbandonablePool
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def object_states(cluster: Cluster, objects: Sequence[Object]) -> list[ObjectSta
 def _object_state(cluster: Cluster, desired: Object) -> ObjectState:
     try:
         kind = cluster.kind_of(desired)
-    except NotThere:
+    except NotFound:
         return ObjectState(desired, served=False)
     try:
         return ObjectState(desired, cluster.get(kind, desired["metadata"]["name"]))
@@ -156,7 +156,7 @@ def _may_use(cluster: Cluster, name: str) -> bool:
 def attempt(ask: Callable[[], T], nothing: T) -> Maybe[T]:
     try:
         return Maybe(ask())
-    except NotThere:  # a kind that the cluster does not serve
+    except NotFound:  # a kind that the cluster does not serve
         return Maybe(nothing)
     except Forbidden as error:
         return Maybe(nothing, error.wrong)

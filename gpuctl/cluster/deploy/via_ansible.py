@@ -73,7 +73,7 @@ def play(request: DeployRequest) -> ansible.Play:
         "cluster_recreate": bool(request.plan.changes_of("recreate")),
         "cluster_timeout": request.timeout_s,
         "cluster_context": request.context,
-        "cluster_by": env.by,
+        "cluster_actor": env.actor,
         "cluster_plan": digest(request.plan),
     }
     return ansible.Play.on_this_machine(PLAYBOOK, variables)

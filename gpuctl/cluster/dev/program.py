@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.dev import decide
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube.cluster import Request
 from gpuctl.remote import attached, detached
 from gpuctl.remote.connection import Refused
@@ -168,7 +168,7 @@ class Runner:
             path = cluster.path_of(cluster.kind("v1", "Pod"), self.target.pod)
             # One attempt: retrying against an unreachable cluster would keep the user from leaving.
             pod = cluster.once(Request(f"read the pod {self.target.pod}", "GET", path), ANSWER_S)
-        except NotThere:
+        except NotFound:
             return ""
         except GpuctlError:
             return UNKNOWN

@@ -95,7 +95,7 @@ def _fabric_line(rdma_setup: Rdma) -> Line:
     if rdma_setup.fabric:
         plugins = ", ".join(sorted({attachment.plugin for attachment in rdma_setup.networks}))
         return known(path, rdma_setup.fabric, f"From the plugin of the attachments ({plugins}).")
-    why = "neither resources nor attachments tell the adapters' fabric"
+    why = "neither resources nor attachments show the adapters' fabric"
     return unknown(path, why, "roce or infiniband: `rdma link` or `ibv_devinfo` on a node shows it", needed=True)
 
 

@@ -20,8 +20,10 @@ from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.edges.kube.cluster import Cluster, name_of
 
 ELSEWHERE = "`podman build -t IMAGE . && podman push IMAGE` (or docker, buildah), then `image: {name: IMAGE}`"
-NO_POD = "the cluster waits 5 minutes for a build's pod: is there room for image.build.cpu and image.build.memory?"
-TELL_S = 5.0  # between progress messages of an upload
+NO_POD = (
+    "the cluster waits 5 minutes for a build's pod: check that a node has image.build.cpu and image.build.memory free"
+)
+PROGRESS_S = 5.0  # between progress messages of an upload
 MIB = 2**20
 
 
@@ -161,7 +163,7 @@ def _with_progress(sends: Context, tell: ProgressListener) -> Iterator[bytes]:
 
     def sent(count: int) -> None:
         nonlocal last
-        if time.monotonic() - last > TELL_S:
+        if time.monotonic() - last > PROGRESS_S:
             last = time.monotonic()
             tell("folder", f"{_mib(count)} of {_mib(sends.size)} sent")
 

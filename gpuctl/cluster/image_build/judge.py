@@ -22,7 +22,7 @@ HINTS = {
     "OutOfMemoryKilled": "raise image.build.memory",
     "BuildPodEvicted": "the node had too little disk or memory: raise image.build.memory, or try again",
     "BuildPodDeleted": "somebody deleted its pod; run the same command again",
-    "ExceededRetryTimeout": "its pod could not be created in time: is there room for image.build.cpu and memory?",
+    "ExceededRetryTimeout": "its pod could not be created in time: is a node free for image.build.cpu and memory?",
     "CannotCreateBuildPod": "does a quota of the namespace prevent it? `kubectl describe quota`",
     "InvalidOutputReference": "the ImageStream is gone, or the cluster has no registry: run the same command again",
 }

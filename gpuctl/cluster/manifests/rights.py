@@ -41,7 +41,7 @@ def constraints_name(env: Environment) -> str:
     if env.cluster.security.requires_privileged_scc:
         return PRIVILEGED
     needed = capabilities(env) or env.cluster.network.rdma.host_network
-    return own_constraints(env) if needed else ""
+    return created_constraints(env) if needed else ""
 
 
 def constraints_to_grant(env: Environment) -> str:
@@ -54,7 +54,7 @@ def binding_name(env: Environment) -> str:
     return f"{env.name}-scc"
 
 
-def own_constraints(env: Environment) -> str:
+def created_constraints(env: Environment) -> str:
     """Return the name of our constraints. They are cluster-wide, so the name contains the namespace."""
     return f"gpuctl-{env.namespace}-{env.name}"
 

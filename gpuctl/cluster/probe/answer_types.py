@@ -13,14 +13,14 @@ class Failure(TypedDict):
     why: str
 
 
-class Finished(TypedDict):
+class ExitedProgram(TypedDict):
     """A program that ended by itself."""
 
     code: bounds.ExitStatus
     text: str
 
 
-class Unfinished(TypedDict):
+class UnfinishedProgram(TypedDict):
     """A program that does not exist, took too long, or printed too much; see run_programs."""
 
     code: None
@@ -90,7 +90,7 @@ class ForeignTraining(TypedDict):
 class PodAnswer(TypedDict):
     """All facts of a pod; see pod/container.py and pod/network.py."""
 
-    answers: dict[str, Finished | Unfinished]
+    answers: dict[str, ExitedProgram | UnfinishedProgram]
     script: Script | Failure | None
     hostfile: Text | Failure
     programs: dict[str, str | None]

@@ -160,7 +160,9 @@ def port(env: Environment, facts: Sequence[Facts], port_check: PortCheck | None)
         return [Finding("port", first, Verdict.FAIL, f"another program listens on port {number}", hint=hint)]
     if port_check.wrong:
         return [
-            Finding("port", first, Verdict.UNKNOWN, f"cannot tell whether port {number} is free: {port_check.wrong}")
+            Finding(
+                "port", first, Verdict.UNKNOWN, f"cannot determine whether port {number} is free: {port_check.wrong}"
+            )
         ]
     wrong = {}
     for pod in read(facts):

@@ -13,7 +13,7 @@ from gpuctl.remote.model import ENV_FILE
 
 HOSTFILE = "/job/hostfile"
 # Why a program of the image did not end by itself; it has no output then.
-NOT_ENDED = {"late": "it does not answer", "excess": "it printed too much and was stopped"}
+UNFINISHED = {"late": "it does not answer", "excess": "it printed too much and was stopped"}
 LIMIT_S = 8.0  # for names, and for a port
 ASK_S, DETAILS_S = 30.0, 60.0  # for programs: eight GPUs without persistence mode take ten seconds and more
 
@@ -86,8 +86,8 @@ class Facts:
     def gpus_wrong(self) -> str:
         """Error of nvidia-smi; empty if there was none or the program does not exist."""
         listing = self.answer["answers"]["gpus"]
-        if listing.get("why") in NOT_ENDED:
-            return NOT_ENDED[listing["why"]]
+        if listing.get("why") in UNFINISHED:
+            return UNFINISHED[listing["why"]]
         return _last(listing["text"]) or f"exit code {listing['code']}" if listing["code"] else ""
 
     @property
@@ -120,7 +120,7 @@ class Facts:
         if result["code"] == 0:
             return ""
         if result["code"] is None:
-            return "the image has no ssh" if result["why"] == "none" else f"ssh: {NOT_ENDED[result['why']]}"
+            return "the image has no ssh" if result["why"] == "none" else f"ssh: {UNFINISHED[result['why']]}"
         return _last(result["text"]) or f"ssh ended with exit code {result['code']}"
 
     def names_wrong(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.environment import CONTAINER
 from gpuctl.cluster.shell import programs
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube import kubectl, pod_exec
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.pod_exec import Command
@@ -69,7 +69,7 @@ def left_by(cluster: Cluster, pod: str, mark: str) -> Left | None:
     try:
         _, output = pod_exec.read(cluster, pod, Command(programs.end(mark), CONTAINER, ENDING_S))
         went_on, processes = map(int, output.split())
-    except NotThere:
+    except NotFound:
         return Left(False, 0, gone=True)
     except (GpuctlError, ValueError):
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges import gitignore
 
-OWN_FILE = ".gpuctlignore"
+IGNORE_FILE = ".gpuctlignore"
 ALWAYS = (".gpuctl-sync*",)  # gpuctl's manifest in the pods
 DEFAULTS = (
     *(".git/", ".hg/", ".svn/", ".venv/", "venv/", ".env", ".envrc"),
@@ -45,7 +45,7 @@ class Excludes:
 
 def of(source: Path, more: Sequence[str]) -> Excludes:
     """Default patterns, those of the folder's own file, and more."""
-    path = source / OWN_FILE
+    path = source / IGNORE_FILE
     try:
         patterns = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ def changes(source: Path, folders: Callable[[], set[str]], stop: Stop) -> Iterat
     """Yield changed paths, "" for the whole folder; an empty set a few times a second if nothing changes.
 
     `folders` returns those below the folder to watch: excluded ones and links are not among them. They are watched
-    anew when the caller, who reads each change before the next, knows new ones. If another folder takes the name
+    again when the caller, who reads each change before the next, knows new ones. If another folder takes the name
     (`rm -rf` and `git clone`), it is watched from then on: all of it is new.
     """
     while not stop.is_set():

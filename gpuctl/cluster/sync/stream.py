@@ -13,7 +13,7 @@ from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command, Program
 from gpuctl.remote import packing
-from gpuctl.remote.connection import decoded, why_ended
+from gpuctl.remote.connection import decoded, exit_error
 from gpuctl.remote.supervisor import frames
 
 # Each imports only those before it; the `main` of the last one is run.
@@ -156,7 +156,7 @@ class PodStream:
             self._greeted = True
             return self._messages.next()
         except EOFError:
-            raise why_ended(self._program, self.doing, self._python) from None
+            raise exit_error(self._program, self.doing, self._python) from None
         except ValueError as error:
             raise GpuctlError(self.doing, str(error)) from error
 

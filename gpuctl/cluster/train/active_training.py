@@ -24,7 +24,7 @@ def look(cluster: Cluster, env: Environment) -> list[Finding]:
         return []
     facts, _ = flow.probe(targets, ProbeRequest([]))
     silent = {
-        answer.pod: f"cannot tell whether something is training there: {answer.unread}"
+        answer.pod: f"cannot determine whether something is training there: {answer.unread}"
         for answer in facts
         if answer.unread
     }

@@ -58,7 +58,7 @@ def launchers(launch: Launch, facts: Sequence[Facts]) -> list[Finding]:
         elif launch.launcher == "deepspeed-nossh" and pod.answer["no_ssh"] is False:
             problems[pod.pod] = "its deepspeed is older than --no_ssh"
         elif launch.launcher == "deepspeed-nossh" and pod.answer["no_ssh"] is None:
-            unknown[pod.pod] = "cannot tell whether its deepspeed supports --no_ssh"
+            unknown[pod.pod] = "cannot determine whether its deepspeed supports --no_ssh"
     hint = "choose another --launcher, or an image that has it"
     return [
         *judge.together("launcher", Verdict.FAIL, problems, hint),

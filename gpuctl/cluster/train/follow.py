@@ -20,7 +20,7 @@ PAUSE_S = 2.0  # until a pod that does not answer is tried again
 SHUT_OUT_S = 30.0  # an API server that has just started rejects requests that it allows a moment later
 WAIT_S = 0.2
 MOST_OF_A_LINE = 1 << 16  # bytes
-AFTER_EACH = re.compile(rb"(?<=\n)|(?<=\r)(?!\n|\Z)")
+LINE_ENDS = re.compile(rb"(?<=\n)|(?<=\r)(?!\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Lines:
         self.line, self.rest = line, b""
 
     def add(self, data: bytes) -> None:
-        *whole, self.rest = AFTER_EACH.split(self.rest + data)
+        *whole, self.rest = LINE_ENDS.split(self.rest + data)
         if len(self.rest) > MOST_OF_A_LINE:
             whole, self.rest = [*whole, self.rest], b""
         for chunk in whole:

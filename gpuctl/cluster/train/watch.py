@@ -28,7 +28,7 @@ LEAVE_S = 2.0  # for listeners to finish
 # pdsh reports that a pod's part ended, then waits for the others, forever if they hang.
 PDSH = re.compile(r"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)$")
 
-ENDED = "ended with exit code {}"
+FINISHED = "ended with exit code {}"
 LOST_SSH = "ended with exit code 255, which ssh also returns for a broken connection"
 LOST = "its supervisor was killed or could not write: out of memory, disk full, or the container restarted?"
 
@@ -98,7 +98,7 @@ class Watch:
         self._over: set[str] = set()  # pods from which nothing more will come
         self._last = {target.pod: deque[str](maxlen=KEPT_LINES) for target in training.pods}
 
-    def until_ended(self, broken_off: Callable[[], bool]) -> TrainingState:
+    def until_finished(self, broken_off: Callable[[], bool]) -> TrainingState:
         """Return when all pods have ended, one has failed, the training is lost, or `broken_off` is true."""
         name = self.training.name
         threads = [threading.Thread(target=listener.listen, args=(name,), daemon=True) for listener in self._ears]
@@ -163,7 +163,7 @@ class Watch:
             host = match[1].partition(".")[0]
             begin = f"{match[1]}: "
             theirs = [printed[len(begin) :] for printed in last if printed.startswith(begin)]
-            description = LOST_SSH if match[2] == "255" else ENDED.format(match[2])
+            description = LOST_SSH if match[2] == "255" else FINISHED.format(match[2])
             self.state.failures.append(_ended(host, description, theirs))
 
     def _exited(self, pod: str, run: Run) -> None:

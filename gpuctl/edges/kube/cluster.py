@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.domain.kube_errors import Conflict, NotThere
+from gpuctl.domain.kube_errors import Conflict, NotFound
 from gpuctl.edges.kube import api as kube_api
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.api import Api, Client, Object, Query, Request
@@ -74,7 +74,7 @@ class Cluster(Api):
         """Return one object by name; None if it does not exist."""
         try:
             return self.ask(Request(f"read {kind.kind} {name}", "GET", self.path_of(kind, name)))
-        except NotThere:
+        except NotFound:
             return None
 
     def find(self, kind: Kind, labels: Mapping[str, str]) -> list[Object]:
@@ -100,7 +100,7 @@ class Cluster(Api):
             query = [which, ("limit", str(PAGE)), *more]
             try:
                 answer = self.ask(Request(f"list {kind.plural}", "GET", path, query))
-            except NotThere:
+            except NotFound:
                 if not more:
                     raise
                 objects, more = [], ()  # the continue token expired: start again
@@ -117,7 +117,7 @@ class Cluster(Api):
         meta = live["metadata"]
         body = {"propagationPolicy": propagation, "preconditions": {"uid": meta["uid"]}}
         path = self.path_of(self.kind_of(live), meta["name"], meta.get("namespace"))
-        with contextlib.suppress(NotThere, Conflict):
+        with contextlib.suppress(NotFound, Conflict):
             self.ask(Request(f"delete {name_of(live)}", "DELETE", path, body=body))
 
     def remove(
@@ -146,12 +146,12 @@ class Cluster(Api):
     # ---- kinds --------------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """Return a kind as it is served ("apps/v1", "StatefulSet"); `NotThere` if the cluster does not serve it."""
+        """Return a kind as it is served ("apps/v1", "StatefulSet"); `NotFound` if the cluster does not serve it."""
         if (api_version, kind) not in self._kinds:
-            with contextlib.suppress(NotThere):
+            with contextlib.suppress(NotFound):
                 self._kinds |= self._served(api_version)
         if (api_version, kind) not in self._kinds:
-            raise NotThere(f"find the kind {kind} of {api_version}", "the cluster does not serve it")
+            raise NotFound(f"find the kind {kind} of {api_version}", "the cluster does not serve it")
         return self._kinds[api_version, kind]
 
     def _served(self, api_version: str) -> dict[tuple[str, str], Kind]:
@@ -168,7 +168,7 @@ class Cluster(Api):
         """Return whether the cluster serves this kind."""
         try:
             self.kind(api_version, kind)
-        except NotThere:
+        except NotFound:
             return False
         return True
 

@@ -151,7 +151,7 @@ def _refused(error: GpuctlError) -> GpuctlError:
 
 
 class _Status(TypedDict, total=False):
-    """The part of a Status object that tells how a program ended."""
+    """The part of a Status object that reports how a program ended."""
 
     status: str | None
     message: str | None

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.domain.kube_errors import Forbidden, NotThere, error_of
+from gpuctl.domain.kube_errors import Forbidden, NotFound, error_of
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
 from gpuctl.engine import typed_json
@@ -71,7 +71,7 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
                 version = str(event["object"]["metadata"]["resourceVersion"]) if event["type"] != "ERROR" else version
                 if _apply(known, event):
                     yield dict(known)
-        except NotThere:  # the version is too old: the server forgot the events since
+        except NotFound:  # the version is too old: the server forgot the events since
             version = ""
         except Unreachable as error:
             patience.broke(error)
@@ -116,9 +116,9 @@ def _apply(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
     return bool(event["type"] != "BOOKMARK")
 
 
-def logs(cluster: Cluster, pod: str, has_ended: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
+def logs(cluster: Cluster, pod: str, is_finished: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
     """Yield the lines of a container, each once: see `Log`."""
-    return Log(cluster, pod, container).lines(has_ended, stop)
+    return Log(cluster, pod, container).lines(is_finished, stop)
 
 
 class Log:
@@ -138,14 +138,14 @@ class Log:
         self.newest: When = (0.0, "")
         self.last_second: Counter[str] = Counter()
 
-    def lines(self, has_ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
-        """Yield lines as they are written, until `has_ended` or `stop`; `NotThere` if the pod is gone."""
+    def lines(self, is_finished: Callable[[], bool], stop: Stop) -> Iterator[str]:
+        """Yield lines as they are written, until `is_finished` or `stop`; `NotFound` if the pod is gone."""
         patience = _Patience(self.cluster.patience_s, stop)
         while not stop.is_set():
-            over = has_ended()
+            over = is_finished()
             try:
-                yield from self._answer(over, stop, patience)
-            except NotThere as error:  # a kubelet may not yet know a container that has just started
+                yield from self._answer(stop, patience, over=over)
+            except NotFound as error:  # a kubelet may not yet know a container that has just started
                 if self.cluster.get(self._kind(), self.pod) is None:
                     raise
                 patience.broke(Unreachable(error.doing, error.wrong))
@@ -162,16 +162,16 @@ class Log:
     def rest(self, stop: Stop) -> Iterator[str]:
         """Read the lines that exist by now and were not read; one try."""
         with contextlib.suppress(GpuctlError):
-            yield from self._answer(True, stop, _Patience(0, stop))
+            yield from self._answer(stop, _Patience(0, stop), over=True)
 
     def _kind(self) -> Kind:
         return self.of or self.cluster.kind("v1", "Pod")
 
-    def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
+    def _answer(self, stop: Stop, patience: _Patience, *, over: bool) -> Iterator[str]:
         """Yield the lines of one request that were not read before."""
         path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
         newest, again = self.newest, Counter(self.last_second)
-        request = Request(f"read the log of {self.pod}", "GET", path, self._query(over))
+        request = Request(f"read the log of {self.pod}", "GET", path, self._query(over=over))
         for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
             when, text = _split(line)
             if again[line] > 0:
@@ -180,7 +180,7 @@ class Log:
                 self._remember(when, line)
                 yield text
 
-    def _query(self, over: bool) -> list[tuple[str, str]]:
+    def _query(self, *, over: bool) -> list[tuple[str, str]]:
         since = f"{datetime.fromtimestamp(self.newest[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         more = [("container", self.container)] if self.container else []
         more += [("sinceTime", since)] if self.newest[0] else []

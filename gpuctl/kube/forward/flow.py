@@ -18,7 +18,7 @@ from gpuctl.kube.forward import plan
 from gpuctl.kube.forward.model import Request, Slot
 from gpuctl.kube.forward.state_machine import Action, Line, Observation, State, moved, step
 from gpuctl.kube.model import Pod
-from gpuctl.kube.signals import until_ended
+from gpuctl.kube.signals import stop_on_signal
 from gpuctl.kube.watch import Pods
 
 Show = Callable[[Sequence[Line], str], None]
@@ -31,7 +31,7 @@ def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     """Forward until the user interrupts; `show` gets the lines and any watch error after every change."""
     # Before this, while kubectl lists the pods, Ctrl-C raises KeyboardInterrupt as usual.
     forwards, lines = _planned(request, probe_every)
-    with forwards, until_ended() as stopped:
+    with forwards, stop_on_signal() as stopped:
         forwards.keep(lines, show, stopped)
 
 

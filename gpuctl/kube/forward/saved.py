@@ -48,7 +48,7 @@ def load(name: str) -> Request:
     if not file.is_file():
         hint = did_you_mean(name, names()) or "`--save NAME` saves one"
         raise InvalidInput(f"use the forwards {name!r}", "none are saved under that name", hint)
-    request: Request = load_file(file, SCHEMA, f"use {file}", EMPTY)
+    request: Request = load_file(file, SCHEMA, "use the saved forwards", EMPTY)
     return request
 
 

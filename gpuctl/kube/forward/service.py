@@ -23,7 +23,7 @@ from gpuctl.kube import private_kubeconfig
 from gpuctl.kube.forward import flow
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line, State
-from gpuctl.kube.signals import until_ended
+from gpuctl.kube.signals import stop_on_signal
 
 HEARTBEAT_S = 30.0  # the status bar ignores state files that are older than two minutes
 SETTLE_S = 5.0  # a forward that is not up by then is reported as it is
@@ -118,7 +118,7 @@ def serve(order: str) -> None:
     """Run as the background process until SIGTERM; `order` is what `start` passed."""
     document = json.loads(order)
     request = Request(**document["request"])
-    with _claimed() as number, until_ended() as stopped, _private_kubeconfig():
+    with _claimed() as number, stop_on_signal() as stopped, _private_kubeconfig():
         file = _state_file(number)
         beat = threading.Thread(target=_beat, args=(file, stopped), daemon=True)
         beat.start()

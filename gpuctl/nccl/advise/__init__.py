@@ -10,10 +10,13 @@ from gpuctl.nccl.advise import efa, fabric, gpu, sockets
 from gpuctl.nccl.advise.model import Advice, Setting
 from gpuctl.nccl.topology.adapters import ACTIVE, Facts, adapters, in_order, name
 
-# What advice hangs on: (subject, value) -> what it is called, and what cannot be said without it.
+# Facts that advice needs: (subject, value) -> its name in messages, and the advice that is missing without it.
 NEEDED = {
-    ("rdma", "ports"): ("its RDMA adapters are", "nothing is said on NCCL_IB_HCA, NCCL_NET and what goes with them"),
-    ("gpu", "gpus"): ("its GPUs are", "nothing is said on NVLS"),
+    ("rdma", "ports"): (
+        "its RDMA adapters are",
+        "NCCL_IB_HCA, NCCL_NET and the settings that depend on them are not derived",
+    ),
+    ("gpu", "gpus"): ("its GPUs are", "NVLS is not advised on"),
     ("names", "interfaces"): ("its network interfaces are", "NCCL_SOCKET_IFNAME and NCCL_CROSS_NIC are not derived"),
 }
 UNSET_WINS = ("NCCL_NET",)  # what a node must not have, no node gets: all have to use one network

@@ -9,7 +9,7 @@ from gpuctl.domain.gpudirect import version
 from gpuctl.nccl.advise.model import Setting, guide
 from gpuctl.nccl.topology.adapters import Facts, adapters, in_order, name
 
-OWN_GID = (2, 21)  # from here on NCCL looks for the RoCE v2 address itself
+SELECTS_GID = (2, 21)  # from here on NCCL looks for the RoCE v2 address itself
 IPV4_GID = "0000:0000:0000:0000:0000:ffff:"
 LINK_LOCAL = "fe80:0000:0000:0000"
 
@@ -75,7 +75,7 @@ def gid_index(facts: Facts) -> list[Setting]:
         would = f"set it to {index}" if index is not None else "find the index with show_gids"
         why = f"NCCL's version was not found. From 2.21 on it chooses itself; for an older one, {would}."
         return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
-    if version(installed) >= OWN_GID:
+    if version(installed) >= SELECTS_GID:
         why = f"NCCL {installed} finds the RoCE v2 address of each port itself: a fixed index fails if they differ."
         return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
     if index is None:

@@ -76,11 +76,11 @@ def _algorithm(run: Run, stated: RunContext) -> Iterator[str]:
     forced = set(algorithms.of_collective(run.forced_algorithms, collective))
     shown = ",".join(sorted(names)) or DEFAULT
     if forced and forced != names:
-        yield f"--algo {shown}: the log says that NCCL_ALGO was {','.join(sorted(forced))}"
+        yield f"--algo {shown}: the log shows that NCCL_ALGO was {','.join(sorted(forced))}"
         return
     banned = {name for name in names if name.startswith("^")}
     # What cannot do a collective fell back to the ring, before NCCL 2.24.
     used = set(run.algorithms) - ({"Ring"} if names - {"Ring"} else set())
     other = {name for name in used if f"^{name}" in banned} if banned else used - names if names else set()
     if other:
-        yield f"--algo {shown}: the log says that NCCL used {', '.join(sorted(other))}"
+        yield f"--algo {shown}: the log shows that NCCL used {', '.join(sorted(other))}"

@@ -61,7 +61,7 @@ def _shipped() -> Book:
 
 def load(path: Path) -> Book:
     """Rows of one file, read strictly: nothing unknown, missing or duplicated."""
-    book: Book = load_file(path, SCHEMA, f"use the baselines {path}", EMPTY, f"{SHIPPED} shows what a row holds")
+    book: Book = load_file(path, SCHEMA, "use the baselines", EMPTY, f"{SHIPPED} shows what a row holds")
     return book
 
 

@@ -10,9 +10,9 @@ from statistics import median
 
 from gpuctl.nccl.isolate.likelihood import (
     failing_rather_than_slow,
-    in_the_same_way,
     odds,
     odds_of_a_rival,
+    odds_of_same_model,
     runs_of,
     spoils,
 )
@@ -66,7 +66,7 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
     while (best := case.best()) is not None:
         faults.append(case.fault(best))
         case = case.without(best)
-    still = [run for run in case.bad if case.worth_another_look(run)]
+    still = [run for run in case.bad if case.needs_retest(run)]
     kept = {run.number for run in still}
     chance = tuple(run for run in case.bad if run.number not in kept)
     spoilt = dict.fromkeys(n for run in evidence.pairs if run.number in case.taken for n in run.nodes)
@@ -110,7 +110,7 @@ class Case:
     def _may_be(self, cause: Cause) -> bool:
         """False for a shared part that the runs cannot show, and for a rack that was fine in any run.
 
-        The only rack, and one of few nodes, cannot be told from its nodes. While it is not known which speed is the
+        The only rack, and one of few nodes, looks like its nodes. While it is not known which speed is the
         right one, no rack or uplink is in question, because these are compared with different references.
         """
         if cause.kind in (Kind.NODE, Kind.LINK):
@@ -191,7 +191,7 @@ class Case:
 
     @cached_property
     def many_bad(self) -> bool:
-        """True if so many pairs are bad that a partner is bad as easily as the node in question."""
+        """True if enough pairs are bad that a partner is bad as easily as the node in question."""
         return len(self.every) > MANY_BAD * len(self.evidence.pairs)
 
     def _with_cleared(self, node: str) -> bool:
@@ -231,7 +231,7 @@ class Case:
         runs = self.runs(cause)
         return not any(run.failed or (run.shortfall or 0.0) >= MILD for run in runs)
 
-    def worth_another_look(self, suspect: Observation) -> bool:
+    def needs_retest(self, suspect: Observation) -> bool:
         """True while a node of a bad run has not run well yet, afterwards while the odds stay high.
 
         However mild its bad runs are, nothing speaks for a node that never ran well: one more run will tell.
@@ -291,7 +291,7 @@ class Case:
             return True
         runs = self.runs(cause)
         others = [run for run in runs if not spoils(rival, run)]
-        return in_the_same_way(runs, others, self.noise, self.policy.least_gap) >= far
+        return odds_of_same_model(runs, others, self.noise, self.policy.least_gap) >= far
 
 
 def looks_bad(run: Observation, noise: Noise, policy: Policy) -> bool:

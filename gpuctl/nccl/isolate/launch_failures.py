@@ -22,13 +22,13 @@ def never_started(result: LaunchResult) -> str:
     run = result.run
     if run.outcome not in _NEVER_RAN or run.ranks or run.rows or run.transports:
         return ""
-    return run.cause or "nothing says why"
+    return run.cause or "the output gives no cause"
 
 
 def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:
     """The numbers of all runs of rounds in which more than half of the nodes were lost.
 
-    So many nodes do not fail at the same time: the connection to them did, or a part that they share.
+    Most nodes do not fail at the same time: the connection to them did, or a part that they share.
     """
     runs: set[int] = set()
     for numbers in rounds_of(history):

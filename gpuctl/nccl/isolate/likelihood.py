@@ -75,7 +75,7 @@ def failing_rather_than_slow(runs: Sequence[Observation], noise: Noise, least: f
     return _failing(runs, noise, MAY_BE_FLAKY) > _slow(runs, noise, MAY_BE_FLAKY, least)
 
 
-def in_the_same_way(runs: Sequence[Observation], some: Sequence[Observation], noise: Noise, least: float) -> float:
+def odds_of_same_model(runs: Sequence[Observation], some: Sequence[Observation], noise: Noise, least: float) -> float:
     """The odds by some runs alone for the model (failing or slow) that fits all runs better."""
     if failing_rather_than_slow(runs, noise, least):
         return _failing(some, noise, MAY_BE_FLAKY) - math.log(2)

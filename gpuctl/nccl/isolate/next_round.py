@@ -24,9 +24,7 @@ MORE_TURNS = 3  # so often every node is run with others where one pair for each
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
-TWO = (
-    "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes to tell"
-)
+TWO = "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes"
 
 
 @dataclass(frozen=True)
@@ -281,7 +279,7 @@ def _another_turn(state: State, shared: Unresolved) -> Round | None:
 
 
 def _none_ran(state: State) -> bool:
-    """True if no pair ever ran well among more than two nodes: then nothing tells a bad node from a good one."""
+    """True if no pair ever ran well among more than two nodes: then no node can be judged."""
     tried = {frozenset(run.nodes) for run in state.evidence.pairs}
     well = any(run.gbs is not None for run in state.evidence.pairs)
     return not well and bool(state.attribution.open or _not_lost(state.attribution)) and len(tried) > 1

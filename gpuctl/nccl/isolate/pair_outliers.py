@@ -20,7 +20,9 @@ FALSE_ALARM = 0.05  # chance that any healthy pair counts as an outlier
 T3_TAIL = 2 * math.sqrt(3) / math.pi  # far out, P(t > x) of Student's t (3) is about this over x**3
 MOSTLY = 2 / 3  # share of a node's pairs that are slow from which the node is named
 MOST_PAIRS = 4  # faster pairs that are named in a message
-TELL = "a baseline tells which speed is right; or test them together with nodes that are known to be good"
+GIVE_BASELINE = (
+    "give a baseline, which shows the right speed; or test them together with nodes that are known to be good"
+)
 ISOLATE = "`gpuctl nccl isolate` shows with a few more runs whether a node, the path between two, or an uplink is bad"
 
 
@@ -87,7 +89,12 @@ def _two_speeds(evidence: Evidence, slow: Sequence[Observation]) -> Finding:
     gbs = {run.nodes: run.gbs for run in evidence.pairs if run.gbs is not None}
     if evidence.clusters.sides:
         return Finding(
-            RULE, "", Verdict.UNKNOWN, describe_speeds(evidence.clusters, gbs), _numbers(evidence.references), TELL
+            RULE,
+            "",
+            Verdict.UNKNOWN,
+            describe_speeds(evidence.clusters, gbs),
+            _numbers(evidence.references),
+            GIVE_BASELINE,
         )
     fast = [pair for pair in gbs if tuple(sorted(pair)) in evidence.faster_pairs] or sorted(
         set(gbs) - {r.nodes for r in slow}
@@ -96,9 +103,11 @@ def _two_speeds(evidence: Evidence, slow: Sequence[Observation]) -> Finding:
     shown = ", ".join(" and ".join(pair) for pair in fast[:MOST_PAIRS])
     more = f" and {len(fast) - MOST_PAIRS} more" if len(fast) > MOST_PAIRS else ""
     both = [median(gbs[pair] for pair in side) for side in (fast, below)]
-    message = f"pairs have two speeds: {both[0]:.0f} GB/s ({shown}{more}) and mostly {both[1]:.0f}; no majority tells"
+    message = f"pairs have two speeds: {both[0]:.0f} GB/s ({shown}{more}) and mostly {both[1]:.0f}; no majority shows"
     numbers = {"faster_gbs": round(both[0], 1), "faster_pairs": len(fast), **_numbers(evidence.references)}
-    return Finding(RULE, "", Verdict.UNKNOWN, f"{message} which is right, so no node is accused", numbers, TELL)
+    return Finding(
+        RULE, "", Verdict.UNKNOWN, f"{message} which is right, so no node is accused", numbers, GIVE_BASELINE
+    )
 
 
 def _pair(run: Observation, reference: Reference) -> Finding:

@@ -19,7 +19,7 @@ from gpuctl.nccl.model import Launch
 ALL_ALIKE = 8  # largest fleet of which every pair is run if none stands out: each pair may have had a bad node
 MANY = 1 / 3  # share of slow nodes from which every pair has to confirm them
 PARTNERS = 4  # good nodes that a slow one must have met if racks are not known
-NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for so many of them
+NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for this many of them
 MOST_TRIED = 8  # pairs that are tried as the control of a round
 MOST_NAMES = 8
 
@@ -96,7 +96,7 @@ def meet_others(evidence: Evidence, attribution: Attribution, policy: Policy) ->
 
 
 def _many(evidence: Evidence, attribution: Attribution) -> bool:
-    """True if so many nodes are slow that a good one may be among them, which only met bad ones."""
+    """True if enough nodes are slow that a good one may be among them, which only met bad ones."""
     every = [fault for fault in attribution.faults if not fault.failing]
     slow = [fault for fault in every if fault.cause.kind is Kind.NODE]
     mixed = len(every) > 1 and (len(slow) < len(every) or any(fault.intermittent for fault in every))
@@ -200,7 +200,7 @@ def _is_certain(fault: Fault, evidence: Evidence) -> bool:
 def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], float]) -> str:
     """Both speeds and their nodes, if either may be the right one. `speeds`: GB/s by pair."""
     if not clusters.groups and not clusters.sides:
-        return "most pairs are slow, and no set of bad nodes explains which: no majority tells which speed is right"
+        return "most pairs are slow, and no set of bad nodes explains which: no majority shows which speed is right"
     group_of = {node: number for number, nodes in enumerate(clusters.groups or clusters.sides[:1]) for node in nodes}
     within = [
         gbs for pair, gbs in speeds.items() if len({group_of.get(node) for node in pair}) == 1 and pair[0] in group_of
@@ -215,7 +215,7 @@ def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], fl
         groups = "; ".join(names(nodes) for nodes in clusters.groups)
         return (
             f"pairs have two speeds, as within and across racks: {fast} within groups of nodes ({groups}) and {slow}"
-            f" across; give the racks of the nodes to tell racks from faults"
+            f" across; give the racks of the nodes, to distinguish racks from faults"
         )
     few, many = clusters.sides
     return (

@@ -21,19 +21,19 @@ from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
 from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation
 from gpuctl.nccl.model import Launch
 
-WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes to tell"
-ALIKE = "no slower than some nodes are with others of the fleet, as across racks: give the racks of the nodes to tell"
+WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes"
+ALIKE = "no slower than some nodes are with others of the fleet, as across racks: give the racks of the nodes"
 MANY = 3
 USUAL = 0.03  # shortfall below which a run is as fast as others
 IN_NO_ORDER = 0.2  # share of slow neighbours above which the order of the nodes hardly follows racks
 MEETINGS = 2  # other slow nodes that each of many slow ones is run with
 SIMILAR = 1.15  # a shortfall below so many times that of an effect of racks may be one, too
-ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes to tell"
+ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes"
 
 
 def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
     """Runs of slow nodes that show an effect of racks; None if none is due."""
-    return both_sides(evidence, attribution, policy) or each_other(evidence, attribution, policy)
+    return both_sides(evidence, attribution, policy) or among_slow_nodes(evidence, attribution, policy)
 
 
 def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
@@ -54,7 +54,7 @@ def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> 
     return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why) if pairs else None
 
 
-def each_other(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+def among_slow_nodes(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
     """MANY slow nodes of a larger fleet with each other, twice at most: healthy ones of one rack are fast together."""
     few = len(evidence.alive) <= FEW_NODES
     if few or small_fleets.racks_known(evidence) or evidence.stalled:

@@ -223,7 +223,9 @@ def _two_speeds(evidence: Evidence, numbers: Numbers) -> Finding:
     shown = ", ".join(" and ".join(pair) for pair in pairs[:MOST_PAIRS])
     more = f" and {len(pairs) - MOST_PAIRS} more" if len(pairs) > MOST_PAIRS else ""
     message = f"pairs have two speeds: {best:.0f} GB/s ({shown}{more}) and mostly {evidence.usual_gbs:.0f}"
-    message += "; either most nodes are bad, or the faster ones share a switch: no majority tells, no node is accused"
+    message += (
+        "; either most nodes are bad, or the faster ones share a switch: there is no majority, so no node is accused"
+    )
     numbers = {**numbers, "faster_gbs": round(best, 1), "faster_pairs": len(pairs)}
     return Finding(RULE, "every node", Verdict.UNKNOWN, message, numbers, advice.TWO_SPEEDS)
 

@@ -1,8 +1,8 @@
 """baseline: out-of-place busbw at every message size against the row that applies to it.
 
-Without a row nothing is judged: the finding is then a WARN, neither a pass nor a failure, and says that nobody has
-told what this fabric should reach. It is UNKNOWN where the row is there and the run, or whoever gave it, could have
-told what it needs: so many nodes, such sizes; and where such runs are judged, but those of other collectives alone.
+Without a row nothing is judged, and the finding is a WARN: no baseline defines what this fabric should reach. It is
+UNKNOWN if rows exist but the number of nodes or the message sizes of the run are unknown or do not fit, or if such
+runs have rows for other collectives only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuctl.nccl.messages import Numbers, by_size, flag, plural, size, sizes
 from gpuctl.nccl.model import Row, Run
 
 RULE = "baseline"
-MOST_NEAR = 4  # of the rows that come near, where none fits
+MOST_NEAR = 4  # similar rows that are listed if none fits
 SLOW = "`gpuctl nccl isolate` finds whether one node is slow or all are; the versions and NCCL's tuner decide, too"
 SLOW_ALONE = "look on this node at NVLink, the fabric manager and throttled clocks, and whether NVLS is used"
 INFERRED = "its limit follows from other runs, and `gpuctl nccl calibrate` makes one of your own"
@@ -30,9 +30,9 @@ def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = [row for row in by_size(run) if row.out_of_place is not None]
     if not rows:
         if run.rows:
-            message = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
+            message = "not judged: the log has no out-of-place bandwidth, and baselines apply to that only"
             yield Finding(
-                RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again without in-place alone"
+                RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again with out-of-place results"
             )
         return
     judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
@@ -89,7 +89,7 @@ def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers
         "size_bytes": row.size_bytes,
         "source": base.source,
         "kind": base.kind,
-        "algorithm": about.algorithm or "not told, taken for NCCL's choice",
+        "algorithm": about.algorithm or "unknown; assumed to be NCCL's choice",
     }
     marked: Numbers = {} if base.below_published is None else {"below_published_gbs": base.below_published}
     return {**numbers, **marked, **_of_line(row, about, book)}
@@ -132,18 +132,18 @@ def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
 def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     """Verdict, reason and advice if no row applies to any of the sizes."""
     if about.system is None:
-        return Verdict.WARN, ": the machine type is not told", f"give it with --instance; {CALIBRATE}"
+        return Verdict.WARN, ": the log does not name the machine type", f"give it with --instance; {CALIBRATE}"
     if about.collective is None and any(about.system in row.systems for row in book.rows):
-        why = ": which collective was run is not in the log"
-        return Verdict.UNKNOWN, why, "give it with --collective, or a log with the command"
+        why = ": the log does not name the collective"
+        return Verdict.UNKNOWN, why, "give it with --collective, or give a log that contains the command"
     near = [row for row in book.rows if about.system in row.systems and row.collective == about.collective]
     if near and (about.nodes is None or about.gpus_per_node is None):
-        why = f": {about.system} has baselines, but not how many nodes and GPUs there were is known"
-        return Verdict.UNKNOWN, why, "give --nodes and --gpus-per-node, or a log with the whole list of devices"
-    why = f": {_nobody(about, book, near)}"
+        why = f": {about.system} has baselines, but the number of nodes and GPUs of this run is unknown"
+        return Verdict.UNKNOWN, why, "give --nodes and --gpus-per-node, or a log with the complete list of devices"
+    why = f": {_no_row(about, book, near)}"
     if others := _other_collectives(about, book):
         advice = f"`gpuctl nccl calibrate --collective {about.collective}` records what this fabric reaches"
-        return Verdict.UNKNOWN, f"{why}; such runs are judged for {', '.join(others)} alone", advice
+        return Verdict.UNKNOWN, f"{why}; baselines for such runs exist for {', '.join(others)} only", advice
     return Verdict.WARN, why, CALIBRATE
 
 
@@ -173,16 +173,16 @@ def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
     return min(row.from_bytes for row in fitting), max(row.to_bytes for row in fitting)
 
 
-def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
-    """No row applies: say what none is about, suggest similar names, and list rows that come close."""
+def _no_row(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
+    """Describe the run that no row applies to, suggest similar names, and list the nearest rows."""
     close = get_close_matches(about.system or "", book.known, 1)
     if about.system not in book.known and close:
         return f"{about.system} is not known (did you mean {close[0]}?)"
-    nodes = plural(about.nodes, "node") if about.nodes else "so many nodes"
-    gpus = f"{plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else "so many GPUs"
+    nodes = plural(about.nodes, "node") if about.nodes else "an unknown number of nodes"
+    gpus = f"{plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else "an unknown number of GPUs"
     forced = about.algorithm not in (None, DEFAULT)
     algorithm = f"NCCL_ALGO={about.algorithm}" if forced else "NCCL's choice of algorithm"
-    what = f"none is known for {about.collective or 'this'} on {nodes} of {about.system}, {gpus}, {algorithm}"
+    what = f"none exists for {about.collective or 'this'} on {nodes} of {about.system}, {gpus}, {algorithm}"
     known = dict.fromkeys(_situation(row) for row in sorted(near, key=lambda row: _distance(row, about.nodes or 0)))
     return f"{what} (known: {'; '.join(list(known)[:MOST_NEAR])})" if known else what
 

@@ -12,8 +12,8 @@ from gpuctl.nccl.model import Outcome, Row, Run
 
 RULE = "corruption"
 ADVICE = (
-    "take these nodes out of service until it is found: `gpuctl nccl isolate` tells which node; then look at Xid, ECC "
-    "and row remaps there, and at NCCL, plugin and driver versions"
+    "take these nodes out of service; `gpuctl nccl isolate` finds the bad one; then check Xids, ECC and row remaps "
+    "there, and the versions of NCCL, plugin and driver"
 )
 
 
@@ -22,12 +22,12 @@ def corruption(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     wrong = [row for row in rows if _wrong(row) >= 1]
     for row in wrong:
         numbers = {f"{name.replace('-', '_')}_wrong": half.wrong for name, half in halves(row)}
-        message = f"wrong values at {size(row.size_bytes)}: " + _told(row)
+        message = f"wrong values at {size(row.size_bytes)}: " + _counts(row)
         yield Finding(RULE, size(row.size_bytes), Verdict.FAIL, message, numbers, ADVICE)
     if wrong:
         return
     if run.outcome is Outcome.CORRUPT or (run.out_of_bounds or 0) > 0:
-        message = f"the run saw wrong values: {run.cause or 'the log does not say at which size'}"
+        message = f"the run found wrong values: {run.cause or 'the log does not name the size'}"
         yield Finding(RULE, "", Verdict.FAIL, message, {"out_of_bounds": run.out_of_bounds}, ADVICE)
     elif rows:
         yield _checked(rows)
@@ -40,7 +40,7 @@ def _checked(rows: list[Row]) -> Finding:
     if not unchecked:
         message = f"no wrong value at {sizes(row.size_bytes for row in rows)}"
         return Finding(RULE, "", Verdict.OK, message, numbers)
-    message = f"correctness is not checked at {sizes(row.size_bytes for row in unchecked)}"
+    message = f"results were not checked at {sizes(row.size_bytes for row in unchecked)}"
     return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, "run it again without `-c 0`")
 
 
@@ -49,5 +49,5 @@ def _wrong(row: Row) -> float:
     return max((half.wrong or 0 for _, half in halves(row)), default=0)
 
 
-def _told(row: Row) -> str:
+def _counts(row: Row) -> str:
     return ", ".join(f"{half.wrong:g} {name}" for name, half in halves(row) if half.wrong)

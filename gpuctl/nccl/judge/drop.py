@@ -1,4 +1,4 @@
-"""drop: bandwidth grows with the message size and stays there; a fall means that something gave way.
+"""drop: bandwidth grows with the message size and stays there; a fall is a fault or a change of protocol.
 
 Small messages measure latency and are noisy, and NCCL changes its protocol (LL, LL128, Simple) on the way up, which
 may cost a little: only sizes count from where half of the run's best bandwidth was reached, and a fall of a tenth is
@@ -49,7 +49,7 @@ def drop(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     # One size alone has nothing to fall from: nothing is said then.
     counted = {row.size_bytes for rows in kinds if len(judged := grown(rows)) > 1 for row in judged}
     if not found and counted:
-        message = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
+        message = f"no sudden drop over the {len(counted)} sizes that are large enough to judge, {sizes(counted)}"
         yield Finding(RULE, "", Verdict.OK, message, {"sizes": len(counted), "least_share": LEFT})
 
 
@@ -92,7 +92,7 @@ def _finding(group: Sequence[Fall], rows: Sequence[Row]) -> Finding:
     more = [
         stays,
         f"below at {sizes(where)}" if len(where) > 1 else "",
-        "" if both else "in one half of the rows alone",
+        "" if both else "in one half of the rows only",
     ]
     numbers: dict[str, float | int | str | None] = {
         "best_before_gbs": worst.best,

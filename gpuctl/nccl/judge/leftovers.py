@@ -17,7 +17,7 @@ def findings(results: Sequence[LaunchResult]) -> Iterator[Finding]:
     """One finding per launch about nodes on which processes may still run; one about all objects in the cluster."""
     for result in results:
         if result.lost:
-            message = "processes of the run may be left there: the cleanup got no answer"
+            message = "processes of the run may still exist there: the cleanup got no answer"
             yield Finding(RULE, ", ".join(result.lost), Verdict.UNKNOWN, message, {"nodes": len(result.lost)}, ON_NODES)
     yield from in_cluster(results)
 

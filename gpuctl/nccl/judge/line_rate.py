@@ -17,7 +17,7 @@ from gpuctl.nccl.model import Run
 RULE = "line-rate"
 RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 ROUNDED = 1.01  # what is printed is rounded, and so is a line rate
-ADVICE = "leave out --algo where NCCL_ALGO was not set, and see that --instance names these machines"
+ADVICE = "leave out --algo if NCCL_ALGO was not set, and check that --instance names these machines"
 
 
 def line_rate(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
@@ -30,7 +30,7 @@ def line_rate(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if best > ROUNDED * line:
         message = (
             f"{best:g} GB/s at {size(at)} is above the {line:g} GB/s that the adapters of a {system.name} carry: "
-            f"it was no ring, or these are other machines"
+            f"the run used no ring, or the machine type is another"
         )
         numbers: Numbers = {"busbw_gbs": best, "line_rate_gbs": line, "size_bytes": at}
         yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, ADVICE)

@@ -1,4 +1,4 @@
-"""machine: the ranks' GPUs are those of the machine type; else the run was held against the limits of another one."""
+"""machine: the ranks' GPUs are those of the machine type; else it is judged by another one's limits."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from gpuctl.nccl.model import NoNumber, Outcome, Run
 from gpuctl.nccl.parsing.outcome import kind
 
 RULE = "outcome"
-BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C
-# Corrupt is for the rule of that name. A run that was killed or cut off says nothing of the fabric, for good or ill.
+BROKEN_OFF = "broken off"  # cause of a run that its user stopped with Ctrl-C
+# Corrupt runs belong to the rule of that name. A run that was killed or cut off proves nothing about the fabric.
 VERDICTS = {
     Outcome.FAILED: Verdict.FAIL,
     Outcome.HUNG: Verdict.FAIL,
@@ -23,47 +23,45 @@ VERDICTS = {
     Outcome.TRUNCATED: Verdict.UNKNOWN,
     Outcome.EMPTY: Verdict.UNKNOWN,
 }
-SAYS = {
+SUMMARIES = {
     Outcome.FAILED: "the run failed",
     Outcome.HUNG: "the run hung",
     Outcome.KILLED: "the run was killed",
     Outcome.TRUNCATED: "the log is cut off",
-    Outcome.EMPTY: "no test began",
+    Outcome.EMPTY: "no test started",
 }
 ADVICE = {
-    Outcome.FAILED: "mend what the cause names; `gpuctl nccl preflight` looks for the usual ones in seconds",
+    Outcome.FAILED: "fix the cause; `gpuctl nccl preflight` checks for the usual ones in seconds",
     Outcome.HUNG: "`gpuctl nccl isolate` finds the node that the others wait for",
-    Outcome.KILLED: "see who killed it: the job's time limit, the scheduler or the kernel's log (out of memory)",
-    Outcome.TRUNCATED: "judge the whole log, or run it again",
-    Outcome.EMPTY: "mend what kept it from beginning; of a log, give the whole output of an nccl-tests program",
+    Outcome.KILLED: "find out what killed it: the job's time limit, the scheduler, or the kernel (out of memory)",
+    Outcome.TRUNCATED: "judge the complete log, or run the test again",
+    Outcome.EMPTY: "fix what prevented the start; if this is a log, give the complete output of an nccl-tests program",
 }
 # IBV_WC_RETRY_EXC_ERR of libibverbs: all retries went unanswered.
 NO_ANSWER = re.compile(r"Got completion .* (?:error |status=)12\b")
 UNANSWERED = (
-    "error 12: the other side never answered; look at the cable, port and adapter on both ends and whether that node "
-    "lives; `gpuctl nccl isolate` tells a node from a path"
+    "error 12: the other side never answered; check that node, and the cable, port and adapter on both ends; "
+    "`gpuctl nccl isolate` shows whether the node or the path is bad"
 )
-AGAIN = "run it again, to its end"
-HOLES = "judge the whole log, not an excerpt; where it is whole, lines were lost on the way: run it again"
-NO_SUMMARY = "judge the whole log; with -d all or -o all these would be the sizes of the first type or operation"
-NO_NUMBER = (
-    "run it again with more iterations (-n 20); where it stays, look at this nccl-tests build and the GPU's clock"
-)
-MIXED = "the text has lines of several runs, or its newest line first"
+AGAIN = "run it again, and let it finish"
+HOLES = "judge the complete log, not an excerpt; if it is complete, lines were lost in transit: run the test again"
+NO_SUMMARY = "judge the complete log; with -d all or -o all these are the sizes of the first type or operation only"
+NO_NUMBER = "run it again with more iterations (-n 20); if it persists, check this nccl-tests build and the GPU's clock"
+MIXED = "the text mixes lines of several runs, or has its newest line first"
 APART = (
-    "judge the output of one launcher alone, oldest line first; lines that name their pod (stern, JSON, `kubectl logs "
-    "--prefix`) are told apart"
+    "judge the output of one launcher only, oldest line first; lines that name their pod (stern, JSON, `kubectl logs "
+    "--prefix`) may be mixed"
 )
 ROUNDED = 1 << 20  # bytes: sizes below it may be rounded
 OFF = 0.01  # of the average line: rows are rounded; every whole log at hand is within 0.0001 of it
-MOST_TOLD = 4  # of cells that are no numbers
+MOST_CELLS = 4  # findings about cells that are not numbers
 
 
 def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if broken_off(run):
         after = f", after {plural(len(run.rows), 'row')}" if run.rows else ""
         numbers: Numbers = {"rows": len(run.rows), "outcome": str(run.outcome)}
-        yield Finding(RULE, "", Verdict.UNKNOWN, f"you broke it off{after}: nothing is known of it", numbers, AGAIN)
+        yield Finding(RULE, "", Verdict.UNKNOWN, f"the run was interrupted{after}: it proves nothing", numbers, AGAIN)
     elif run.outcome in VERDICTS:
         yield _bad_end(run)
     elif not run.rows:
@@ -76,16 +74,16 @@ def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
 
 
 def broken_off(run: Run) -> bool:
-    """Return True if the user stopped the run: missing results are nobody's fault then."""
+    """Return True if the user stopped the run: missing results are not a fault then."""
     return run.outcome is Outcome.KILLED and run.cause == BROKEN_OFF
 
 
 def _bad_end(run: Run) -> Finding:
-    why = run.cause or "nothing in the log says why"
+    why = run.cause or "the log gives no cause"
     after = f" after {plural(len(run.rows), 'row')}" if run.rows else " before its first row" if run.ranks else ""
-    message = f"{SAYS[run.outcome]}{after}: {why}"
+    message = f"{SUMMARIES[run.outcome]}{after}: {why}"
     if run.outcome is Outcome.EMPTY:
-        message = run.cause or SAYS[run.outcome]
+        message = run.cause or SUMMARIES[run.outcome]
     numbers: Numbers = {"rows": len(run.rows), "sizes_announced": run.sizes_announced, "outcome": str(run.outcome)}
     advice = UNANSWERED if NO_ANSWER.search(why) else ADVICE[run.outcome]
     return Finding(RULE, "", VERDICTS[run.outcome], message, numbers, advice)
@@ -109,14 +107,14 @@ def _holes(run: Run) -> Iterator[Finding]:
     if (missing := _missing(run)) is not None:
         yield missing
     if run.avg_busbw_gbs is None and run.out_of_bounds is None:
-        message = "its summary is not in the log: out of bounds values and average, the last that a run prints"
+        message = "the log lacks the summary (out of bounds values and average), the last lines that a run prints"
         numbers: Numbers = {
             "rows": len(run.rows),
             "sizes_measured": sizes_measured(run),
             "sizes_announced": run.sizes_announced,
         }
         yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, NO_SUMMARY)
-    for one in run.not_numbers[:MOST_TOLD]:
+    for one in run.not_numbers[:MOST_CELLS]:
         yield _no_number(one, len(run.not_numbers))
 
 
@@ -143,20 +141,18 @@ def _missing(run: Run) -> Finding | None:
     if announced is not None and measured < announced:
         where = sizes(row.size_bytes for row in run.rows)
         message = (
-            f"only {measured} of {announced} sizes that the heading announced are there ({where}), "
-            "and it came to its end"
+            f"the run ended, but the log has only {measured} of the {announced} sizes that its heading announces "
+            f"({where})"
         )
         return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and (gap := _gap([row.size_bytes for row in by_size(run)])):
         message = (
-            f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+            f"the log lacks the sizes between {size(gap[0])} and {size(gap[1])}, and the heading that announces them"
         )
         numbers = {"rows": len(run.rows), "below_bytes": gap[0], "above_bytes": gap[1]}
         return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and run.left_out:
-        message = (
-            f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
-        )
+        message = f'the text is an excerpt: "..." replaces lines, {plural(len(run.rows), "row")} remain'
         return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     return _average_of_others(run)
 
@@ -170,19 +166,19 @@ def _average_of_others(run: Run) -> Finding | None:
     if abs(average - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
         return None
     rows = plural(len(run.rows), "row")
-    message = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {average:g}"
+    message = f"the log reports an average of {run.avg_busbw_gbs:g} GB/s, but its {rows} average {average:g}"
     numbers: Numbers = {
         "rows": len(run.rows),
         "average_gbs": run.avg_busbw_gbs,
         "average_of_rows_gbs": round(average, 3),
     }
-    return Finding(RULE, "", Verdict.UNKNOWN, f"{message}: rows are missing, or changed", numbers, HOLES)
+    return Finding(RULE, "", Verdict.UNKNOWN, f"{message}: rows are missing or changed", numbers, HOLES)
 
 
 def _no_number(one: NoNumber, cells: int) -> Finding:
     column, half = one.column.partition("_")[0], one.half.replace("_", "-")
-    message = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
+    message = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: not a number, so this size was not measured"
     if one.column == "wrong":
-        message = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
+        message = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: not a number"
     numbers: Numbers = {"size_bytes": one.size_bytes, "printed": one.printed, "cells": cells}
     return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, message, numbers, NO_NUMBER)

@@ -1,4 +1,4 @@
-"""ranks: a run proves something of a fabric only if several ranks, each with a GPU of its own, took part.
+"""ranks: a run proves something about a fabric only if it has several ranks, each with its own GPU.
 
 A rank alone exchanges nothing: its bus bandwidth is 0 by definition, and its values cannot be wrong. Ranks that share
 a GPU measure its memory.
@@ -17,21 +17,17 @@ from gpuctl.nccl.model import Rank, Run
 
 RULE = "ranks"
 ONE = "run it on two GPUs or more (-g 2, or several processes); a program built without MPI=1 is one rank each time"
-SHARED = (
-    "give every rank a GPU of its own: check CUDA_VISIBLE_DEVICES, the slots of each host, and that hosts have names"
-)
+SHARED = "give every rank its own GPU: check CUDA_VISIBLE_DEVICES, the slots of each host, and that hosts have names"
 
 
 def ranks(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if run.rows and (about.ranks == 1 or _idle(run)):
-        message = "the run has one rank: nothing was exchanged, and it proves nothing of NVLink or the network"
+        message = "the run has one rank: nothing was exchanged, so it proves nothing about NVLink or the network"
         yield Finding(RULE, "", Verdict.UNKNOWN, message, {"ranks": 1}, ONE)
     for (host, bus_id), sharing in _shared(run).items():
         numbers: Numbers = {"ranks": len(sharing), "bus_id": bus_id}
         who = names(str(one.rank) for one in sharing)
-        message = (
-            f"{plural(len(sharing), 'rank')} ({who}) used one GPU on {host}, {bus_id}: it proves nothing of the fabric"
-        )
+        message = f"{plural(len(sharing), 'rank')} ({who}) share one GPU on {host}, {bus_id}: no test of the fabric"
         yield Finding(RULE, host, Verdict.UNKNOWN, message, numbers, SHARED)
 
 

@@ -1,8 +1,8 @@
 """Judge a run: every rule over its rows and the messages of its ranks, never over an average.
 
-Verdicts: FAIL is a fault that was seen. UNKNOWN is what the run could have told and did not: run it again as the advice
-says. WARN is worth a look, and is also the one answer where nobody has told what a fabric should reach ("no baseline"):
-it is reported, and neither passes nor fails. OK is told of a rule that held, with its numbers.
+Verdicts: FAIL is an observed fault. UNKNOWN means that the output lacks something that a run can print; the advice
+names how to run it again. WARN deserves attention; it is also the verdict without a baseline, which neither passes nor
+fails. OK means that the rule held, with its numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """transport: every rank uses the expected network, as many adapters as the others, and GPUDirect RDMA.
 
-A run that fell back to TCP ends well, and slowly: only what NCCL says when it begins (NCCL_DEBUG=INFO) tells.
+A run that fell back to TCP completes, only slowly: the network shows in NCCL's start messages (NCCL_DEBUG=INFO).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gpuctl.nccl.model import Outcome, Rank, Run, Transport
 from gpuctl.nccl.networks import SOCKET, describe, suits, word
 
 RULE = "transport"
-TALK = "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET on every rank"
-ALONE = "; one node alone uses no network: say --nodes 1"
-FALL_BACK = "look there at the driver, the plugin and the adapters; pin NCCL_NET so that NCCL fails instead"
-ADAPTERS = "look there for adapters that are down or missing, and whether NCCL_IB_HCA names all; see NCCL's NET lines"
-GDR = "look there for nvidia_peermem or DMABUF, and for the kernel module that EFA needs (efa_nv_peermem)"
+LOG_NETWORK = "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET on every rank"
+ALONE = "; a single node uses no network: give --nodes 1"
+FALL_BACK = "check the driver, the plugin and the adapters there; set NCCL_NET so that NCCL fails instead"
+ADAPTERS = "check for adapters that are down or missing, and that NCCL_IB_HCA names all; see NCCL's NET lines"
+GDR = "check for nvidia_peermem or DMA-BUF there, and for the kernel module that EFA needs (efa_nv_peermem)"
 
 Nodes = Mapping[str, Sequence[Transport]]
 
@@ -36,7 +36,7 @@ def transport(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     silent = _silent(run, about)
     if silent is not None:
         numbers: Numbers = {"ranks": about.ranks, "ranks_reported": len(_ranks_with_network(run)), "expected": expected}
-        yield Finding(RULE, "", Verdict.UNKNOWN, silent, numbers, TALK + (ALONE if about.nodes is None else ""))
+        yield Finding(RULE, "", Verdict.UNKNOWN, silent, numbers, LOG_NETWORK + (ALONE if about.nodes is None else ""))
     elif not findings:
         yield _good(by_node, expected)
 
@@ -62,11 +62,11 @@ def _ranks_with_network(run: Run) -> set[int]:
     on: dict[str | None, list[Rank]] = defaultdict(list)
     for rank in run.ranks:
         on[rank.host].append(rank)
-    for host, spoke in nameless.items():
+    for host, processes in nameless.items():
         on_host = on[host]
         alone = len({rank.pid for rank in on_host}) == 1
         ranks_reported.update(
-            [rank.rank for rank in on_host if rank.rank not in ranks_reported][: None if alone else spoke]
+            [rank.rank for rank in on_host if rank.rank not in ranks_reported][: None if alone else processes]
         )
     return ranks_reported
 
@@ -75,15 +75,15 @@ def _silent(run: Run, about: RunContext) -> str | None:
     """Ranks that have not reported a network, as text; None if all have."""
     ranks_reported = _ranks_with_network(run)
     if not ranks_reported:
-        return "which network the ranks used is not in the log"
+        return "the log does not name the network that the ranks used"
     if about.ranks is None:
-        return f"{plural(len(ranks_reported), 'rank')} said which network they used; how many there were is not known"
+        return f"{plural(len(ranks_reported), 'rank')} reported a network; the number of ranks is unknown"
     if len(ranks_reported) >= about.ranks:
         return None
     missing = {rank.host for rank in run.ranks if rank.rank not in ranks_reported}
     where = f", on {names(missing)}" if missing else ""
     silent_ranks = about.ranks - len(ranks_reported)
-    return f"{silent_ranks} of {plural(about.ranks, 'rank')} did not say which network they used{where}"
+    return f"{silent_ranks} of {plural(about.ranks, 'rank')} did not report a network{where}"
 
 
 def _networks(by_node: Nodes, expected: str | None) -> Iterator[Finding]:
@@ -96,8 +96,8 @@ def _networks(by_node: Nodes, expected: str | None) -> Iterator[Finding]:
     elif len(kinds) > 1:
         yield from _unlike(used)
     elif kinds == {SOCKET}:
-        message = "every rank uses TCP sockets; whether that is meant is not told"
-        advice = f"give --network socket if this fabric has nothing better; else {FALL_BACK}"
+        message = "every rank uses TCP sockets; the expected network is unknown"
+        advice = f"if this fabric has nothing faster, give --network socket; else {FALL_BACK}"
         yield Finding(RULE, names(used), Verdict.UNKNOWN, message, {"network": SOCKET}, advice)
 
 
@@ -109,11 +109,11 @@ def _not_as_expected(node: str, ones: Sequence[Transport], expected: str) -> Ite
     numbers: Numbers = {"expected": expected, "network": reported, **ranks}
     if other:
         what = "socket fallback" if any(word(one) == SOCKET for one in other) else f"{reported} instead of {expected}"
-        message = f"{what} on {node} ({len(other)} of {plural(len(ones), 'rank')} that spoke)"
+        message = f"{what} on {node} ({len(other)} of {plural(len(ones), 'rank')} that reported)"
         yield Finding(RULE, node, Verdict.FAIL, message, numbers, FALL_BACK)
     elif unsure:
-        message = f"{node} uses {reported}; that it is {expected} is not in the log"
-        yield Finding(RULE, node, Verdict.UNKNOWN, message, numbers, TALK)
+        message = f"{node} uses {reported}; the log does not show whether that is {expected}"
+        yield Finding(RULE, node, Verdict.UNKNOWN, message, numbers, LOG_NETWORK)
 
 
 def _unlike(used: Mapping[str, Set[str]]) -> Iterator[Finding]:
@@ -147,8 +147,8 @@ def _fewer_adapters(by_node: Nodes) -> Iterator[Finding]:
             numbers: Numbers = {"adapters": count, "most": most, "opened": names_opened}
             yield Finding(RULE, node, Verdict.FAIL, message, numbers, ADAPTERS)
         elif count < most:
-            message = f"{node} did not say which adapters it opened, others did"
-            yield Finding(RULE, node, Verdict.UNKNOWN, message, {"adapters": None, "most": most}, TALK)
+            message = f"{node} did not report its adapters, other nodes did"
+            yield Finding(RULE, node, Verdict.UNKNOWN, message, {"adapters": None, "most": most}, LOG_NETWORK)
 
 
 def _staged(by_node: Nodes) -> Iterator[Finding]:
@@ -159,10 +159,12 @@ def _staged(by_node: Nodes) -> Iterator[Finding]:
         return
     if any(True in states for states in gdr.values()):
         for node in sorted(without):
-            message = f"data goes through the host's memory on {node} (no GDR), and past it on others"
+            message = f"no GPUDirect RDMA on {node}: data goes through the host's memory; other nodes use it"
             yield Finding(RULE, node, Verdict.FAIL, message, {"gdr": 0, "nodes_without": len(without)}, GDR)
     else:
-        message = f"data goes through the host's memory on every node that says so (no GDR): {names(without)}"
+        message = (
+            f"no GPUDirect RDMA on any node that reports it: data goes through the host's memory on {names(without)}"
+        )
         yield Finding(RULE, names(without), Verdict.WARN, message, {"gdr": 0, "nodes_without": len(without)}, GDR)
 
 
@@ -170,9 +172,9 @@ def _good(by_node: Nodes, expected: str | None) -> Finding:
     every = [one for ones in by_node.values() for one in ones]
     used = names({describe(one) for one in every if one.network})
     adapters = sorted({len({nic for one in ones for nic in one.nics}) for ones in by_node.values()})
-    gdr = "" if any(one.gdr for one in every) else "; whether data goes past the host's memory (GDR) is not told"
-    as_told = f", as expected ({expected})" if expected else "; none was expected by name"
-    message = f"every rank on {plural(len(by_node), 'node')} uses {used}{as_told}{gdr}"
+    gdr = "" if any(one.gdr for one in every) else "; the log does not show whether GPUDirect RDMA is used"
+    as_expected = f", as expected ({expected})" if expected else "; no particular network was expected"
+    message = f"every rank on {plural(len(by_node), 'node')} uses {used}{as_expected}{gdr}"
     numbers: Numbers = {
         "nodes": len(by_node),
         "network": used,

@@ -14,7 +14,7 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.messages import by_size
 from gpuctl.nccl.model import Run
 
-ADVICE = "run it again with NCCL_ALGO=Ring, or on four nodes and more; on EFA `ib_write_bw -c SRD` needs no NCCL"
+ADVICE = "run it again with NCCL_ALGO=Ring, or on at least four nodes; on EFA `ib_write_bw -c SRD` works without NCCL"
 
 
 def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
@@ -25,9 +25,9 @@ def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     line = system.line_rate_gbs if system else None
     message = "two nodes cannot qualify the fabric: Ring was not forced"
     if about.chosen == ("Ring",):
-        message += " (NCCL chose Ring by itself for what it told, and may choose a tree at another size)"
+        message += " (NCCL chose Ring by itself at the sizes it reports, and may choose a tree at others)"
     if peak is not None and line is not None and peak > line:
-        message += f", and {peak:g} GB/s is above the line rate of {line:g} of the node, as only a tree can be"
+        message += f", and {peak:g} GB/s is above the node's line rate of {line:g}, which is possible only with a tree"
     numbers: dict[str, float | int | str | None] = {
         "nodes": 2,
         "peak_gbs": peak,

@@ -23,7 +23,7 @@ _KNOWN = (
     (r"failed to run command \W?(\S+?)\W?: No such file", "{} is not on every node, in the same place"),
     (r"^\s*Remote daemon:.* on node (\S+)", "{}: it was lost while the test ran"),
     (r"not enough slots available", "mpirun finds too few places for the ranks"),
-    (r"detected an attempt to run as root", "mpirun does not run as root: log in as a user, or say --as-root"),
+    (r"detected an attempt to run as root", "mpirun does not run as root: log in as a user, or give --as-root"),
     (r"exited on signal (\d+) \((.+)\)", "a rank was ended by signal {} ({})"),
 )
 

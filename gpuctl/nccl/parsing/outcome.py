@@ -23,7 +23,7 @@ from gpuctl.nccl.parsing.rows import NOT_FINITE
 class Stopped(StrEnum):
     """Runner's knowledge of how the program that printed the text ended."""
 
-    ENDED_WELL = "ended well"  # exit status 0
+    SUCCEEDED = "ended well"  # exit status 0
     FAILED = "failed"  # any other exit status
     KILLED = "killed"  # by a signal that was not ours
     LIMIT = "limit"  # ended by the runner, because it took too long
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def to_its_end(self) -> bool:
-        """True if every size was measured, as far as the output tells."""
+        """True if every size was measured, as far as the output shows."""
         one_kind = len({kind(row) for row in self.rows}) == 1
         return self.summed_up or (self.expected is not None and one_kind and len(self.rows) >= self.expected)
 
@@ -94,7 +94,7 @@ def _corrupt(evidence: Evidence) -> str | None:
     if odd:
         return f"wrong values: their count is {odd.printed} at {odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
     if evidence.out_of_bounds:
-        return f"the summary says {evidence.out_of_bounds} out of bounds values; none of the rows printed has them"
+        return f"the summary reports {evidence.out_of_bounds} out of bounds values; none of the rows printed has them"
     return None
 
 
@@ -126,7 +126,7 @@ def _silent(evidence: Evidence) -> Judged:
     if evidence.begun and not evidence.rows and evidence.whole:
         why = "it stood still in the first size: the table begins, and nothing more was printed"
         return Outcome.HUNG, why + _warned(evidence)
-    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}{_warned(evidence, ', and nothing says why')}"
+    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}{_warned(evidence, '; the output gives no cause')}"
 
 
 def _warned(evidence: Evidence, otherwise: str = "") -> str:

@@ -118,9 +118,7 @@ def _why_no_way(facts: Facts, kind: str) -> str:
     if get(facts, "peer_memory", "modules") is None:
         return why(facts, "peer_memory", "modules")
     if kind == "efa":
-        return (
-            "no efa_nv_peermem and no DMA-BUF was found, and old EFA drivers need neither: a run's log tells (GDRDMA)"
-        )
+        return "no efa_nv_peermem and no DMA-BUF was found, and old EFA drivers need neither: see a run's log (GDRDMA)"
     return f"no peer memory module, and whether DMA-BUF works is not known: {why(facts, 'gpu', 'module')}"
 
 

@@ -10,7 +10,7 @@ from gpuctl.domain.node_facts import Facts, Fleet, get, unread, why
 from gpuctl.domain.slurm_states import IN_USE, SUFFIX_IN_USE, SUFFIX_LEAVING, WITHOUT_JOB
 
 # Drivers before 510 count their own reserved memory (half a GiB on an H100) as used.
-HELD_MIB = 1024
+BUSY_MIB = 1024
 SCHEDULED = {
     "slurm_steps": "Slurm runs {} job steps",
     "kubernetes_pods": "{} pods of Kubernetes hold GPUs",
@@ -39,7 +39,7 @@ def _gpus(node: str, facts: Facts) -> list[Finding]:
 
 def _memory_in_use(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
     """Find memory in use without a visible process: of a container, or left behind by a dead process."""
-    used_mib = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
+    used_mib = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > BUSY_MIB}
     if not used_mib:
         return []
     shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in used_mib.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
 from gpuctl.domain.node_facts import Facts, Fleet, get, some, unread, why
 
-OWN_NAME = (
+RENAME = (
     "give each a name of its own: hostnamectl set-hostname NAME; "
     "nccl-tests takes them for one machine, and asks it for more GPUs than it has"
 )
@@ -46,7 +46,10 @@ def _shared(fleet: Fleet) -> list[Finding]:
             alike.setdefault(_short(hostname), []).append(node)
     findings = [
         fail(
-            "names", " and ".join(nodes) if len(nodes) == 2 else some(nodes), f"each has the host name {name}", OWN_NAME
+            "names",
+            " and ".join(nodes) if len(nodes) == 2 else some(nodes),
+            f"each has the host name {name}",
+            RENAME,
         )
         for name, nodes in alike.items()
         if len(nodes) > 1

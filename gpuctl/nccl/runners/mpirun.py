@@ -22,7 +22,7 @@ from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runner import ProgressListener
 from gpuctl.remote import payload
-from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
+from gpuctl.remote.transport import PROBE_LIMIT_S, Transport
 
 Answer = Mapping[str, Any] | None
 
@@ -145,7 +145,7 @@ class _Running(WatchedLaunch):
             return self._read()
         except BaseException:
             self.stream.end()
-            self.stream.wait(LOOK_LIMIT_S)
+            self.stream.wait(PROBE_LIMIT_S)
             self._sweep()
             raise
 
@@ -154,7 +154,7 @@ class _Running(WatchedLaunch):
 
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        exit_and_error = self.stream.wait(LOOK_LIMIT_S)
+        exit_and_error = self.stream.wait(PROBE_LIMIT_S)
         self.printed.add(exit_and_error[1].splitlines())
         clean = not self.stop and self.answer is not None and self.answer.get("code") == 0
         lost = () if clean else self._sweep()

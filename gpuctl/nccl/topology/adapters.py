@@ -13,7 +13,7 @@ from gpuctl.domain.gpudirect import DMABUF, EFA_PEERMEM, PEERMEM, has_dmabuf
 Facts = Mapping[str, Any]  # what gpuhost/facts/gather.py gives for one node
 
 ACTIVE = "ACTIVE"
-WORDS = {"efa": "EFA", "infiniband": "InfiniBand", "roce": "RoCE"}
+LABELS = {"efa": "EFA", "infiniband": "InfiniBand", "roce": "RoCE"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Adapters:
         if not self.kind:
             return "no active RDMA port"
         rate = "" if self.rate_gbps is None else f" of {self.rate_gbps:g} Gb/s"
-        return f"{len(self.fabric)} {WORDS[self.kind]} ports{rate}"
+        return f"{len(self.fabric)} {LABELS[self.kind]} ports{rate}"
 
 
 def name(port: Facts) -> str:
@@ -58,7 +58,7 @@ def adapters(facts: Facts) -> Adapters | None:
         return Adapters("", None, (), tuple((p, left[name(p)]) for p in ports))
     counts = Counter(_class(p) for p in fit)
     kind, rate = max(counts, key=lambda c: ((c[1] or 0.0) * counts[c], c[1] or 0.0, counts[c]))
-    best = f"not of the fabric: the {counts[kind, rate]} {WORDS[kind]} ports have the highest total bandwidth"
+    best = f"not of the fabric: the {counts[kind, rate]} {LABELS[kind]} ports have the highest total bandwidth"
     fabric = tuple(p for p in fit if _class(p) == (kind, rate))
     others = [(p, left.get(name(p), best)) for p in ports if p not in fabric]
     return Adapters(kind, rate, fabric, tuple(others))

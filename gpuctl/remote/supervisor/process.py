@@ -46,7 +46,7 @@ class Child:
     def has_printed(self, wait_s: float) -> bool:
         return bool(select.select([self.out], [], [], wait_s)[0])
 
-    def has_ended(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether its first process has ended."""
         if self.status is None:
             with contextlib.suppress(ChildProcessError):
@@ -68,17 +68,17 @@ class Child:
 
     def is_over(self) -> bool:
         """Return whether nothing is left to wait for: it ended by itself, all of it did, or its time is over."""
-        has_ended = self.has_ended()
+        is_finished = self.is_finished()
         if not self.terminated_at:
-            return has_ended
+            return is_finished
         return (
-            has_ended and not process_tree.marked(self.mark)
+            is_finished and not process_tree.marked(self.mark)
         ) or time.monotonic() - self.terminated_at > self.grace_s
 
     def finish(self) -> tuple[dict[str, Any], bytes]:
         """Kill what is left of it; return its exit status and the last output."""
         with contextlib.suppress(OSError):
-            if not self.has_ended():
+            if not self.is_finished():
                 os.killpg(self.pid, signal.SIGKILL)
         left = process_tree.end(self.mark, PATIENCE_S)
         rest, end = [], time.monotonic() + DRAIN_S
@@ -92,7 +92,7 @@ class Child:
             "requested": bool(self.terminated_at),
             "left": [str(process["name"]) for process in left],
         }
-        if self.has_ended() and self.status is not None:
+        if self.is_finished() and self.status is not None:
             status.update(exit_status(self.status))
         else:
             status["left"] = status["left"] or ["its first process"]

@@ -43,7 +43,7 @@ def run(order: dict[str, Any], reader: Reader, writer: Writer) -> None:
 
 
 def catch_signals() -> Any:
-    """Catch termination signals from now on; return a function that tells whether one arrived."""
+    """Catch termination signals from now on; return a function that reports whether one arrived."""
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _: received.append(number))

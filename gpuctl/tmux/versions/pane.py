@@ -13,7 +13,7 @@ from gpuctl.tmux.versions import check, feedback, flow, preview, reload, store
 from gpuctl.tmux.versions.model import Version
 
 SHOWN = ("tmux.conf", "keybindings.conf", "theme.conf", "session.yml", "cheatsheet.txt")
-WORDS = {
+COMMANDS = {
     "approve": "approve",
     "lgtm": "approve",
     "rollback": "rollback",
@@ -26,9 +26,9 @@ HELP = "Type feedback, one line at a time. approve (lgtm) | rollback | show conf
 
 
 def meaning(line: str) -> str:
-    """Return the command of a line (a value of `WORDS`), "" for an empty line, else "feedback"."""
+    """Return the command of a line (a value of `COMMANDS`), "" for an empty line, else "feedback"."""
     command = " ".join(line.split())
-    return WORDS.get(command.lower(), "feedback") if command else ""
+    return COMMANDS.get(command.lower(), "feedback") if command else ""
 
 
 def decide(command: str, line: str, version: str) -> str:

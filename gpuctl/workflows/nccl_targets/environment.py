@@ -51,7 +51,7 @@ def _in_its_pods(place: Place, request: TargetRequest, notify: Notify) -> NodeAc
         place.where,
         racks or {},
         queryable=nodes,
-        before=lambda alone: nccl_in_pods.before(transport, nodes, ssh_args, alone),
+        before=lambda alone: nccl_in_pods.before(transport, nodes, ssh_args, alone=alone),
         layout=lambda: nccl_in_pods.layout(transport, nodes),
     )
 

@@ -85,7 +85,7 @@ def _chosen_nodes(nodes: str, inventory: NodeInventory, server: str, notify: Not
             notify(f"left out: {name}: {why}")
     if not inventory.free:
         why = "; ".join(f"{name}: {why}" for name, why in list(inventory.left_out.items())[:8])
-        raise GpuctlError("find nodes to test", why, "wait until their jobs end, or ask for fewer GPUs with --gpus")
+        raise GpuctlError("find nodes to test", why, "wait until their jobs end, or lower --gpus-per-node")
     return requested or list(inventory.free)
 
 

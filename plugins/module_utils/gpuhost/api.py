@@ -70,7 +70,7 @@ def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     knobs, notes = select(profile, snapshot.machine)
     if any(knob.kind in NEEDS_BOOT_UNIT for knob in knobs):
         knobs.append(BOOT_KNOB)
-    run = Run("tune", request.get("scope", "profile"), profile["name"], request.get("by", ""))
+    run = Run("tune", request.get("scope", "profile"), profile["name"], request.get("actor", ""))
 
     def read(snapshot: HostSnapshot) -> list[Reading]:
         return planning.plan(snapshot, knobs, run.scope)
@@ -82,7 +82,7 @@ def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     to = request.get("to") or ""
     if to:
         _check_target(host, to)
-    run = Run("undo", request.get("scope", ""), "", request.get("by", ""), to)
+    run = Run("undo", request.get("scope", ""), "", request.get("actor", ""), to)
     only = request.get("only") or []
     snapshot = _snapshot(host, to)
     _check_known(_mine(snapshot, run), only)

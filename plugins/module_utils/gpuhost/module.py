@@ -16,7 +16,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "scope": {"type": "str", "default": "profile"},
         "allow_busy": {"type": "bool", "default": False},
         "strict": {"type": "bool", "default": False},
-        "by": {"type": "str", "default": ""},
+        "actor": {"type": "str", "default": ""},
     },
     "undo": {
         "to": {"type": "str", "default": ""},
@@ -24,7 +24,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "force": {"type": "bool", "default": False},
         "scope": {"type": "str", "default": ""},
         "allow_busy": {"type": "bool", "default": False},
-        "by": {"type": "str", "default": ""},
+        "actor": {"type": "str", "default": ""},
     },
 }
 

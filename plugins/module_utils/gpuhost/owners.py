@@ -83,7 +83,7 @@ class Owners:
         return profile_lines
 
     @cached_property
-    def tuned_gives_way(self) -> bool:
+    def tuned_yields(self) -> bool:
         """True if tuned reapplies sysctl files after its own values, which is its default."""
         text = self.host.read_or_none("/etc/tuned/tuned-main.conf") or ""
         option = re.search(r"^\s*reapply_sysctl\s*=\s*(\S+)", text, re.MULTILINE)
@@ -146,7 +146,7 @@ class Owners:
         tuned = self.tuned_option(desired, key) + [
             rival._replace(value=f"{twin}={rival.value}") for rival in self.tuned_option("0", twin) if twin
         ]
-        conflicts += [rival._replace(wins=not self.tuned_gives_way) for rival in tuned]
+        conflicts += [rival._replace(wins=not self.tuned_yields) for rival in tuned]
         conflicts += self._sysctl_at_startup(key, desired) + self._sysctl_at_startup(twin, "0", f"{twin}=")
         for alias in ALIASES.get(key, ()):
             if alias.startswith("/"):

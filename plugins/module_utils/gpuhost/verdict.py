@@ -9,7 +9,7 @@ from typing import Any
 PROBLEMS = frozenset({"refused", "unknown", "failed", "contested", "conflict"})
 
 
-def failures(knobs: Iterable[Mapping[str, Any]], strict: bool) -> list[Mapping[str, Any]]:
+def failures(knobs: Iterable[Mapping[str, Any]], *, strict: bool) -> list[Mapping[str, Any]]:
     """Knobs that make a run fail; with `strict` also unsupported ones."""
     return [k for k in knobs if k["state"] in PROBLEMS or (strict and k["state"] == "unsupported")]
 

@@ -8,7 +8,7 @@ from tests.integration.nccl.cluster import Cluster
 from tests.integration.nccl.test_command import inventory
 from tests.rig.command import Gpuctl, Said
 
-SHORT = ("--gpus", 2, "-b", "256M", "-e", "1G", "--timeout", 60, "--no-preflight", "--repeats", 3)
+SHORT = ("--gpus-per-node", 2, "-b", "256M", "-e", "1G", "--timeout", 60, "--no-preflight", "--repeats", 3)
 OURS = ("--instance", "our-rack", "--network", "efa")
 Nodes = Callable[[int], Cluster]
 

@@ -12,7 +12,7 @@ from tests.integration.nccl.cluster import USER, Cluster
 from tests.rig.command import Gpuctl, Said, reach
 from tests.rig.reports import valid_junit, valid_metrics
 
-SHORT = ("--gpus", 2, "-b", "8M", "-e", "1G", "--timeout", 30, "--no-preflight")
+SHORT = ("--gpus-per-node", 2, "-b", "8M", "-e", "1G", "--timeout", 30, "--no-preflight")
 Nodes = Callable[[int], Cluster]
 
 
@@ -208,7 +208,7 @@ def test_root_has_to_say_so(gpuctl: Gpuctl, pair: Cluster) -> None:
     hosts = inventory(gpuctl, pair, user="root")
     said = gpuctl("nccl", "run", "--inventory", hosts, *SHORT)
     assert said.code == 3
-    assert "mpirun does not run as root: log in as a user, or say --as-root" in said.out
+    assert "mpirun does not run as root: log in as a user, or give --as-root" in said.out
     said = gpuctl("nccl", "run", "--inventory", hosts, *SHORT, "--as-root", "--env", "NCCL_ALGO=Ring")
     assert said.code == 0, said.out + said.err
 
@@ -271,7 +271,7 @@ def wait_until(done: Callable[[], bool], limit_s: float = 30) -> None:
 def test_isolate_names_the_bad_node_and_prints_its_proof(gpuctl: Gpuctl, cluster: Nodes) -> None:
     nodes = cluster(6)
     nodes.fabric("slow h4 1 0.5")
-    words = ("--gpus", 2, "-b", "256M", "-e", "1G", "--timeout", 60)
+    words = ("--gpus-per-node", 2, "-b", "256M", "-e", "1G", "--timeout", 60)
     said = gpuctl("nccl", "isolate", "--inventory", inventory(gpuctl, nodes), *words)
     assert said.code == 1
     accused = [line for line in said.out.splitlines() if line.startswith("FAIL")]

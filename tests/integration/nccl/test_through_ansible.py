@@ -64,7 +64,7 @@ def test_anybody_runs_the_playbook_without_gpuctl(gpuctl: Gpuctl, pair: Cluster)
     pair.fabric("wrong h1 1")
     done = subprocess.run(argv, env=gpuctl.environment(), cwd=gpuctl.home, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "it failed; its output tells why" in done.stdout
+    assert "it failed; its output shows why" in done.stdout
     assert pair.left() == {}
 
 

@@ -25,7 +25,7 @@ FILES = {
     "h100-roce-openshift-tcp.yaml": Golden(OPENSHIFT, EnvironmentRequest("tcp", 4, "alice")),
     "h100-roce-openshift-single.yaml": Golden(OPENSHIFT, EnvironmentRequest(single=True)),
     "p5-efa-eks-rdma.yaml": Golden(EKS, EnvironmentRequest("rdma", 8)),
-    "p5-efa-eks-tcp.yaml": Golden(EKS, EnvironmentRequest("tcp", by="someone@somewhere")),
+    "p5-efa-eks-tcp.yaml": Golden(EKS, EnvironmentRequest("tcp", actor="someone@somewhere")),
 }
 
 

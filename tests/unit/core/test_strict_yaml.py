@@ -141,3 +141,11 @@ def test_a_whole_number_has_the_unit_that_its_field_writes(file: Path, text: str
         return
     with pytest.raises(InvalidInput, match="not a whole number from 5% to 95%"):
         load_file(file, Whole(5, 95, "%"), "use it", EMPTY)
+
+
+def test_a_hint_that_the_error_has_is_not_repeated_for_a_file_of_comments(file: Path) -> None:
+    file.write_text("# racks\n")
+    with pytest.raises(InvalidInput) as caught:
+        load_file(file, PLAN, "use the plan", EMPTY, EMPTY.hint)
+    assert str(caught.value) == f"cannot use the plan: {file}: is an empty {EMPTY.noun}"
+    assert caught.value.hint == EMPTY.hint

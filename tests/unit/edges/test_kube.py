@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
 
-GONE = NotThere("list pods", "the provided continue parameter is too old")
+GONE = NotFound("list pods", "the provided continue parameter is too old")
 PODS = Kind("v1", "Pod", "pods", namespaced=True)
 
 
@@ -50,5 +50,5 @@ def test_a_list_whose_rest_is_forgotten_begins_again_and_is_not_taken_for_empty(
 
 
 def test_what_is_not_there_is_no_list() -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         Pages(GONE).find(PODS, {})

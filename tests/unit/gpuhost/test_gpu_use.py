@@ -229,4 +229,4 @@ def test_an_answer_of_nvidia_smi_that_is_none_leaves_all_unread(root: Path, does
 
 @pytest.mark.parametrize(("driver", "limit"), [("570.86.15", 256), ("470.1", 1024), (None, 1024), ("x", 1024)])
 def test_memory_that_old_drivers_reserve_is_nobodys(driver: str | None, limit: int) -> None:
-    assert gpu_use.held_limit(driver) == limit
+    assert gpu_use.unused_limit(driver) == limit

@@ -141,13 +141,13 @@ def small_server(root: Path) -> Path:
 def tune(root: Path, knobs: dict[str, Any], host: Host | None = None, **options: Any) -> dict[str, Any]:
     """One visit with a profile of these knobs."""
     rows = [{"name": name, "value": value, "why": "test", "source": "test"} for name, value in knobs.items()]
-    request = {"action": "tune", "profile": {"name": "test", "knobs": rows}, "by": "tester", **options}
+    request = {"action": "tune", "profile": {"name": "test", "knobs": rows}, "actor": "tester", **options}
     return visit(request, host or TreeHost(root))
 
 
 def undo(root: Path, host: Host | None = None, **options: Any) -> dict[str, Any]:
     """One visit that undoes changes."""
-    return visit({"action": "undo", "by": "tester", **options}, host or TreeHost(root))
+    return visit({"action": "undo", "actor": "tester", **options}, host or TreeHost(root))
 
 
 def states(answer: dict[str, Any]) -> dict[str, str]:

@@ -24,14 +24,14 @@ def typed(home: Path, bashrc: str, *lines: str, **environment: str) -> subproces
         "KUBECONFIG": str(user_config),
         "GPUCTL_KUBECONFIG": str(user_config),
         "GPUCTL_KUBE_FROM": "",
-        "GPUCTL_KUBE_FOLDER": str(shell.HERE),
+        "GPUCTL_KUBE_FOLDER": str(shell.FOLDER),
         "GPUCTL_KUBE_WRAPPERS": str(home / "wrappers"),
         "GPUCTL_KUBE_SETTINGS": str(home / "none"),
         "GPUCTL_KUBE_COMPLETION": str(home / "none"),
         "GPUCTL_PROGRAM": str(home / "gpuctl"),
         **environment,
     }
-    argv = ["bash", "--noprofile", "--rcfile", str(shell.HERE / "bash.sh"), "-i"]
+    argv = ["bash", "--noprofile", "--rcfile", str(shell.FOLDER / "bash.sh"), "-i"]
     text = "\n".join([*lines, "exit", ""])
     return subprocess.run(
         argv, env=variables, cwd=home, input=text, capture_output=True, text=True, check=False, timeout=30

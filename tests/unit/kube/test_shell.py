@@ -34,7 +34,7 @@ def test_a_copy_is_named_after_its_shell_and_private(tmp_path: Path) -> None:
     made = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     assert made.name == f"here-{os.getpid()}.yml"
     assert made.stat().st_mode & 0o777 == 0o600
-    assert private_kubeconfig.is_own([made])
+    assert private_kubeconfig.is_private([made])
 
 
 def test_copies_of_ended_shells_are_removed_and_those_of_other_machines_stay(state: Path) -> None:
@@ -60,7 +60,7 @@ def test_entries_added_to_a_copy_are_saved_when_its_shell_ends(tmp_path: Path, s
     assert [c.name for c in kubeconfig.contexts(kept.path)] == ["new-eu"]
     assert "context new-eu, user me" in str(kept)
     assert f"export KUBECONFIG={tmp_path}/config:{kept.path}" in str(kept)
-    assert not private_kubeconfig.is_own([kept.path])
+    assert not private_kubeconfig.is_private([kept.path])
 
 
 def test_entries_added_to_the_copy_of_a_killed_shell_are_saved(tmp_path: Path, state: Path) -> None:
@@ -75,8 +75,8 @@ def test_entries_added_to_the_copy_of_a_killed_shell_are_saved(tmp_path: Path, s
 
 
 def test_the_users_files_are_never_mistaken_for_a_copy(tmp_path: Path) -> None:
-    assert not private_kubeconfig.is_own([config(tmp_path, "dev")])
-    assert not private_kubeconfig.is_own([])
+    assert not private_kubeconfig.is_private([config(tmp_path, "dev")])
+    assert not private_kubeconfig.is_private([])
 
 
 @pytest.mark.parametrize(

@@ -107,5 +107,5 @@ def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     history.keep("pairs", "prod", runs, flow.findings("pairs", runs, RunContext(), Book({}, ())))
     shown = CliRunner().invoke(report, []).output
     assert shown.count("no baseline") == 1
-    assert "not judged, no baseline: the machine type is not told" in shown
+    assert "not judged, no baseline: the log does not name the machine type" in shown
     assert "MEDIAN GB/S" in shown

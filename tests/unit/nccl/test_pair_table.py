@@ -73,8 +73,8 @@ def test_tables_that_were_measured_differently_are_not_compared() -> None:
     assert finding.verdict is Verdict.UNKNOWN
     assert "rdma mode, 8 GPUs per pod, 64.0 MiB to 1.0 GiB" in finding.message
     assert [row.baseline_gbs for row in pair_table.rows(other, BEFORE)] == [None]
-    assert pair_table.kept(other, BEFORE, anew=False) is None
-    assert pair_table.kept(other, BEFORE, anew=True) == other
+    assert pair_table.kept(other, BEFORE, overwrite=False) is None
+    assert pair_table.kept(other, BEFORE, overwrite=True) == other
 
 
 def test_few_slow_runs_are_repeated_and_a_fleet_that_is_slower_is_not() -> None:
@@ -87,13 +87,13 @@ def test_few_slow_runs_are_repeated_and_a_fleet_that_is_slower_is_not() -> None:
 
 
 def test_a_baseline_keeps_its_values_and_takes_new_pairs() -> None:
-    assert pair_table.kept(table(gpu_2=300.0), BEFORE, anew=False) is None
-    grown = pair_table.kept(table(gpu_2=300.0, gpu_9=200.0), BEFORE, anew=False)
+    assert pair_table.kept(table(gpu_2=300.0), BEFORE, overwrite=False) is None
+    grown = pair_table.kept(table(gpu_2=300.0, gpu_9=200.0), BEFORE, overwrite=False)
     assert grown
     assert grown.busbw_gbs == {**BEFORE.busbw_gbs, ("gpu-1", "gpu-9"): 200.0}
-    assert pair_table.kept(table(gpu_2=300.0), BEFORE, anew=True) == table(gpu_2=300.0)
-    assert pair_table.kept(table(gpu_2=300.0, gpu_3=None), None, anew=False) is None  # no gaps in a first one
-    assert pair_table.kept(table(), None, anew=False) is None
+    assert pair_table.kept(table(gpu_2=300.0), BEFORE, overwrite=True) == table(gpu_2=300.0)
+    assert pair_table.kept(table(gpu_2=300.0, gpu_3=None), None, overwrite=False) is None  # no gaps in a first one
+    assert pair_table.kept(table(), None, overwrite=False) is None
 
 
 def test_a_kept_table_is_read_as_it_was_and_anything_else_is_refused() -> None:

@@ -72,7 +72,7 @@ def test_what_no_pod_has_is_unknown_and_never_idle() -> None:
     assert {state: one.count(state) for state in State} == {
         State.USED: 0,
         State.RESERVED: 5,
-        State.HELD: 0,
+        State.MEMORY_IN_USE: 0,
         State.IDLE: 0,
         State.UNKNOWN: 3,
     }

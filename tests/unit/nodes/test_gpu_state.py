@@ -69,13 +69,13 @@ def test_a_process_is_use_whatever_else_is_unknown(change: Change) -> None:
 
 def test_memory_without_a_process_is_held_and_hidden_processes_make_it_unknown() -> None:
     made = changed(lambda m: m["gpus"][0].update(used_mib=40_000))
-    assert (first(made).state, first(made).why) == (State.HELD, "40000 MiB are in use, and no process on it")
+    assert (first(made).state, first(made).why) == (State.MEMORY_IN_USE, "40000 MiB are in use, and no process on it")
     hidden = first({**made, "pid_namespace": "nested"})
     assert hidden.state is State.UNKNOWN
     assert "40000 MiB are in use" in hidden.why
 
 
-@pytest.mark.parametrize(("used", "state"), [(256, State.IDLE), (257, State.HELD)])
+@pytest.mark.parametrize(("used", "state"), [(256, State.IDLE), (257, State.MEMORY_IN_USE)])
 def test_what_the_driver_itself_uses_is_nobodys(used: int, state: State) -> None:
     assert first(changed(lambda m: m["gpus"][0].update(used_mib=used))).state is state
 

@@ -75,7 +75,7 @@ def test_files_of_a_program_are_writable_by_the_group_in_pods_only(in_pod: bool,
         started = child.Child(order)
     finally:
         os.umask(before)
-    until(started.has_ended)
+    until(started.is_finished)
     started.finish()
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
 

@@ -16,7 +16,7 @@ OTHER_NAME = "give the environment another name (--environment), or remove it"
 HINTS = {
     "SecurityContextConstraints": "an admin can grant existing ones to an account, which security.service_account names"
 }
-STILL_THERE = "wait until it is gone; a volume is deleted once no pod mounts it, so save its data before that"
+AFTER_DELETION = "wait until it is gone; a volume is deleted once no pod mounts it, so save its data before that"
 
 
 def kinds(states: Sequence[ObjectState]) -> list[Finding]:
@@ -92,7 +92,8 @@ def terminating(env: Environment, snapshot: ClusterSnapshot, states: Sequence[Ob
     subjects = [state.subject for state in states if state.terminating]
     subjects += [f"PersistentVolumeClaim {claim['metadata']['name']}" for claim in claims]
     return [
-        Finding("being deleted", subject, Verdict.FAIL, "it is being deleted", hint=STILL_THERE) for subject in subjects
+        Finding("being deleted", subject, Verdict.FAIL, "it is being deleted", hint=AFTER_DELETION)
+        for subject in subjects
     ]
 
 

@@ -12,7 +12,7 @@ from gpuctl.cluster.manifests import pods, storage
 from gpuctl.domain.findings import Finding, Verdict
 
 # Our pods have no deadline, and their requests equal their limits: the first scopes include them, the others do not.
-ENDED = ("Succeeded", "Failed")
+FINISHED = ("Succeeded", "Failed")
 IN_SCOPE, OUT_OF_SCOPE = {"NotTerminating", "NotBestEffort"}, {"Terminating", "BestEffort"}
 
 
@@ -101,7 +101,7 @@ def _shown(number: Decimal) -> str:
 
 def growth(env: Environment, snapshot: ClusterSnapshot) -> dict[str, Decimal]:
     """Return the amounts that the missing pods and volumes add to a quota, by the quota's keys."""
-    mine = [pod for pod in snapshot.env_pods.value if (pod.get("status") or {}).get("phase") not in ENDED]
+    mine = [pod for pod in snapshot.env_pods.value if (pod.get("status") or {}).get("phase") not in FINISHED]
     new_pods = max(0, env.nodes - len(mine))
     amounts = {"pods": Decimal(new_pods), "count/pods": Decimal(new_pods)}
     for name, size in of_a_pod(env).items():

@@ -26,7 +26,7 @@ def remove(cluster: Cluster, task: Task) -> Removed:
     except GpuctlError as error:
         return Removed(left=f"not removed: {error.wrong}; {_stays(cluster, task, error)}")
     names = sorted(object_["metadata"]["name"] for object_ in left)
-    pods = [object_ for object_ in left if object_["kind"] == "Pod" and not pod_state.has_ended(object_)]
+    pods = [object_ for object_ in left if object_["kind"] == "Pod" and not pod_state.is_finished(object_)]
     nodes_left = {pod_placement.place(task, pod) for pod in pods}
     message = f"not removed after {leftovers.REMOVAL_S:g} s: {', '.join(names)}" if left else ""
     return Removed(tuple(node for node in task.launch.nodes if node in nodes_left), message)

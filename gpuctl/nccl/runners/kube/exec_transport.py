@@ -11,7 +11,7 @@ from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.runners.mpirun import MpirunOptions
-from gpuctl.remote.transport import LOOK_LIMIT_S, RunningProgram
+from gpuctl.remote.transport import PROBE_LIMIT_S, RunningProgram
 
 # Prefixes of the container's variables that apply to the test, too: sshd passes none of them to ranks.
 PASSED = ("NCCL_", "FI_", "OFI_", "UCX_", "RDMAV_")
@@ -66,7 +66,7 @@ class PodTransport:
 
     def query(self, node: str, program: bytes, fresh: bool = True) -> bytes | Failure:
         """See Transport; every connection is new."""
-        return python.run(self.at(node), program, LOOK_LIMIT_S)
+        return python.run(self.at(node), program, PROBE_LIMIT_S)
 
     def why(self, node: str, exit_and_error: tuple[int, str], limit_s: float) -> Failure:
         """See Transport."""

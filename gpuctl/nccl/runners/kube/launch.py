@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube import watch
@@ -98,7 +98,7 @@ class Running:
 
     def _has_ended(self, pods: Mapping[str, Object]) -> bool:
         launcher = pods.get(pod_placement.launcher(self.task))
-        return launcher is None or pod_state.has_ended(launcher)
+        return launcher is None or pod_state.is_finished(launcher)
 
     def end(self, why: str) -> None:
         self.stop = self.stop or why
@@ -182,7 +182,7 @@ class Running:
         for name in names:
             pod = pods.get(name)
             why = pod_state.why_gone(pod)
-            if pod and not why and pod_state.has_ended(pod):
+            if pod and not why and pod_state.is_finished(pod):
                 output = "; ".join(self._tail(pod))
                 detail = f" ({output})" if output else ""
                 why = f"its container ended with exit status {pod_state.exit_code(pod)}{detail}"
@@ -215,7 +215,7 @@ class Running:
         """Yield the launcher's output for the parser, without the lines of our own scripts."""
         if not self.has_begun:
             return
-        with self.printed, suppress(NotThere):  # its pod was deleted; `why_gone` reports it
+        with self.printed, suppress(NotFound):  # its pod was deleted; `why_gone` reports it
             for line in self._read():
                 self.printed.write(line)
                 if not self.worker_report.take(line):

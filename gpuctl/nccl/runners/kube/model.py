@@ -54,7 +54,7 @@ class Task:
     number: int
     launch: Launch
     settings: Settings
-    by: str
+    actor: str
 
     @property
     def run(self) -> str:

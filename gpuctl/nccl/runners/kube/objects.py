@@ -102,7 +102,7 @@ def _worker(task: Task, index: int, node: str) -> Object:
 def meta(task: Task, name: str, component: str = "") -> Object:
     """Metadata that identifies an object of a run: name, labels, user and lifetime."""
     labels = {**task.labels, **({COMPONENT: component} if component else {})}
-    return {"name": name, "labels": labels, "annotations": {BY: task.by, LASTS: f"{task.lasts_s:g}"}}
+    return {"name": name, "labels": labels, "annotations": {BY: task.actor, LASTS: f"{task.lasts_s:g}"}}
 
 
 def _pod(task: Task, name: str, component: str, spec: Object) -> Object:

@@ -16,10 +16,10 @@ def address(pod: Object) -> str:
 
 def has_begun(pod: Object) -> bool:
     """True if its container runs or has run."""
-    return any("running" in state or "terminated" in state for state in _states(pod)) or has_ended(pod)
+    return any("running" in state or "terminated" in state for state in _states(pod)) or is_finished(pod)
 
 
-def has_ended(pod: Object) -> bool:
+def is_finished(pod: Object) -> bool:
     """True if its containers have terminated."""
     states = _states(pod)
     return _phase(pod) in ("Succeeded", "Failed") or (bool(states) and all("terminated" in state for state in states))

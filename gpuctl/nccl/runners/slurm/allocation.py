@@ -16,7 +16,7 @@ from gpuctl.nccl.runners.slurm.shared_queries import Shared, growing
 
 # Seconds between queries why a job waits, first and last. A grant is noticed at once, without a query.
 LOOKS_S = (0.5, 5.0)
-GIVEN_BACK_S = (0.2, 2.0)  # seconds between queries whether its nodes are released
+RELEASE_CHECK_S = (0.2, 2.0)  # seconds between queries whether its nodes are released
 DOING = "get nodes from Slurm"
 REASONS = {
     "Priority": "jobs of a higher priority go first",
@@ -145,7 +145,7 @@ class Granted:
         slurm.cancel(self.number)
         self._allocation.release()
         end = time.monotonic() + patience_s
-        for pause in growing(*GIVEN_BACK_S):
+        for pause in growing(*RELEASE_CHECK_S):
             job = slurm.job(self.number)
             if job is None or job.state in slurm.OVER:
                 break

@@ -93,4 +93,4 @@ def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], 
     rest = "; ".join(some) or ("there are no others" if names else "it has none")
     wrong = f"{number} of the partition {partition} can be used ({rest})"
     hint = "name others with --nodes, or fewer" if request.names else "name busy ones with --nodes to wait for them"
-    return GpuctlError(DOING, wrong, f"{hint}; --gpus says how many GPUs a node has")
+    return GpuctlError(DOING, wrong, f"{hint}; --gpus-per-node sets how many GPUs a node has")

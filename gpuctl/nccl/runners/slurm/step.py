@@ -26,7 +26,7 @@ from gpuctl.nccl.runners.slurm.allocation import Granted
 from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.remote import payload
 
-LOOK_LIMIT_S = 20.0
+PROBE_LIMIT_S = 20.0
 GONE_S = 30.0
 LEAVE_S = 10.0  # for srun to end after its step was cancelled
 LOOKS_AT_ONCE = 32
@@ -123,8 +123,8 @@ class Running(WatchedLaunch):
     def _look_at(self, node: str) -> list[Process] | None:
         mark = f"gpuctl-{self.token} "
         request = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
-        argv = command.look(self.job.number, node, LOOK_LIMIT_S)
-        done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=LOOK_LIMIT_S)
+        argv = command.look(self.job.number, node, PROBE_LIMIT_S)
+        done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=PROBE_LIMIT_S)
         answer, name = payload.answer(done.out, mark, launch_answers.Look), plan.name_in_kernel(self.launch.sweep)
         if isinstance(answer, Failure):
             self.report(f"{node}: which of its ranks wait is unknown: {answer.wrong}")

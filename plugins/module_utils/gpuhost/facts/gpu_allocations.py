@@ -59,7 +59,7 @@ def slurm(host: Host, unread: dict[str, str]) -> list[dict[str, Any]] | None:
     """[{job, sluid, number, gpus}] of the jobs with a control group here; None if they cannot be read.
 
     `job` or `sluid` is the name of the control group, `number` the job's as its tasks have it. `gpus`: Slurm's numbers
-    of the job's GPUs, from the environment of its tasks; [] if its batch script has none, None if no task tells.
+    of the job's GPUs, from the environment of its tasks; [] if its batch script has none, None if no task names them.
     """
     jobs: dict[str, dict[str, Any]] = {}
     try:

@@ -17,7 +17,7 @@ AGAIN_S = 0.3  # a process that waits for a disk leaves state D within it
 INITIAL = {"pid": "pid:[4026531836]", "cgroup": "cgroup:[4026531835]"}
 SLUID = "slurmstepd.scope/s"
 # Memory that the driver itself may count as used, in MiB; before 510, also what it reserves.
-HELD_MIB, OLD_HELD_MIB, RESERVED_APART = 256, 1024, 510
+UNUSED_MIB, OLD_UNUSED_MIB, RESERVED_APART = 256, 1024, 510
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         if facts[name] is None:
             unread.setdefault(name, unread.get("gpus", f"nvidia-smi names no {name}"))
     gpus = facts["gpus"] or []
-    facts["open_by"] = device_holders.read(host, unread) if holds_memory(facts) else {}
+    facts["open_by"] = device_holders.read(host, unread) if has_memory_in_use(facts) else {}
     if facts["gpus"] is None:
         facts["open_by"], unread["open_by"], unread["processes"] = None, unread["gpus"], unread["gpus"]
     pids = {row["pid"] for gpu in gpus for row in [*(gpu["processes"] or ()), *(gpu["displays"] or ())]}
@@ -54,18 +54,18 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "unread": unread}
 
 
-def holds_memory(facts: Mapping[str, Any]) -> bool:
+def has_memory_in_use(facts: Mapping[str, Any]) -> bool:
     """True if memory of a GPU is in use, and no process is listed."""
     return any(
-        not gpu["processes"] and not gpu["displays"] and (gpu["used_mib"] or 0) > held_limit(facts["driver"])
+        not gpu["processes"] and not gpu["displays"] and (gpu["used_mib"] or 0) > unused_limit(facts["driver"])
         for gpu in facts["gpus"] or ()
     )
 
 
-def held_limit(driver: str | None) -> int:
+def unused_limit(driver: str | None) -> int:
     """MiB above which memory in use without a process is somebody's."""
     branch = (driver or "").partition(".")[0]
-    return HELD_MIB if branch.isdigit() and int(branch) >= RESERVED_APART else OLD_HELD_MIB
+    return UNUSED_MIB if branch.isdigit() and int(branch) >= RESERVED_APART else OLD_UNUSED_MIB
 
 
 def _machine(host: Host, request: Mapping[str, Any], unread: dict[str, str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{boots, unread}: the newest boot first, each {boot, lines, kernel_lines, dropped}.
 
     `boot`: 0 for the running one, -1 for the one before. `lines` matter; `kernel_lines` were read, and `dropped` of
-    those that matter did not fit. `since_h` in the request: only messages of so many hours, all of both boots without.
+    those that matter did not fit. `since_h` in the request: messages of the last hours only; else all of both boots.
     """
     unread: dict[str, str] = {}
     since = request.get("since_h")

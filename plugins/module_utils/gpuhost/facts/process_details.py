@@ -29,8 +29,8 @@ def read(host: Host, pid: int, boot: int | None) -> dict[str, Any] | None:
 
     Any other value that cannot be read is None.
     `state`: R, S, D, Z …; `blocked_in`: kernel function of one in state D. `since`: Unix time, for which `boot` is
-    needed; `start_ticks` tells it from a later process with its number. `login_uid`: user who logged in, also below
-    su and sudo. `slurm`: variables of its job. The command line of a process in state D is not read: that blocks.
+    needed; `start_ticks` differs from that of a later process with its number. `login_uid`: user who logged in, also
+    below su and sudo. `slurm`: variables of its job. The command line of a process in state D is not read: that blocks.
     """
     folder = f"/proc/{pid}"
     stat = printable(host.read_or_none(f"{folder}/stat") or "")

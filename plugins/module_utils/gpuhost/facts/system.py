@@ -112,7 +112,7 @@ class _Timex(ctypes.Structure):
 
 
 def _clock(host: Host) -> dict[str, Any]:
-    """{synchronised, most_wrong_ms}: as the kernel was told by whatever sets the clock."""
+    """{synchronised, most_wrong_ms}: as the program that sets the clock reports to the kernel."""
     if host.root:
         raise OSError("the clock of another root cannot be read")
     timex = _Timex()

@@ -22,7 +22,7 @@ from ..model import (
 from ..snapshot import HostSnapshot
 
 
-def read_each(
+def read_all(
     snapshot: HostSnapshot, knobs: Sequence[Knob], read: Callable[[HostSnapshot, Knob], Reading]
 ) -> list[Reading]:
     """Read knob by knob; an error of one does not affect the others."""

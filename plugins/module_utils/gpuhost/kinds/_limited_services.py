@@ -34,14 +34,14 @@ def running(host: Host) -> dict[str, Limits]:
 def note(host: Host, services: Mapping[str, Limits], item: Item, desired: str) -> tuple[str, ...]:
     """A note that names services whose limit differs from the one they would get now."""
     others = [name for name, limits in services.items() if limits.get(item.proc, desired) != desired]
-    old = [name for name in others if not sets_its_own(host, name, item)]
+    old = [name for name in others if not sets_limit(host, name, item)]
     if not old:
         return ()
     more = f" and {len(old) - 5} more" if len(old) > 5 else ""
     return (f"until they are restarted, these keep another {item.pam} limit: {', '.join(old[:5])}{more}",)
 
 
-def sets_its_own(host: Host, service: str, item: Item) -> bool:
+def sets_limit(host: Host, service: str, item: Item) -> bool:
     """True if the unit sets the limit itself, so that the manager's default does not apply."""
     names = dict.fromkeys((service, re.sub(r"@.*\.", "@.", service), "service"))
     paths = [f"{folder}/{name}" for folder in FOLDERS for name in names]

@@ -18,7 +18,7 @@ from ..model import Knob, Reading, Step, Unsupported
 from ..snapshot import HostSnapshot
 from ..topology import CPU, as_list, offline, online
 from ._at_boot import at_boot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._cpu_owners import rivals
 from ._types import Int, OneOf, Type
 
@@ -72,7 +72,7 @@ def type_of(key: str) -> Type | None:
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Values of all online processors now, and after gpuctl-boot and others at the next boot."""
     desired = {knob.key: str(knob.value) for knob in knobs}
-    return read_each(snapshot, knobs, lambda snapshot, knob: _read(snapshot, knob, desired))
+    return read_all(snapshot, knobs, lambda snapshot, knob: _read(snapshot, knob, desired))
 
 
 def _read(snapshot: HostSnapshot, knob: Knob, desired: Mapping[str, str]) -> Reading:

@@ -12,7 +12,7 @@ from ..resources.file import described
 from ..snapshot import HostSnapshot
 from ..startup.assignments import rest_after
 from ._at_boot import at_boot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._types import Int, Type
 
 TYPES: dict[str, Type] = {"read_ahead_kb": Int(0, 1 << 20), "nfs_read_ahead_kb": Int(0, 1 << 20)}
@@ -34,7 +34,7 @@ def type_of(key: str) -> Type | None:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Values of the devices now, and those that gpuctl-boot and udev give them later."""
-    return read_each(snapshot, knobs, lambda snapshot, knob: READERS[knob.key](snapshot, knob))
+    return read_all(snapshot, knobs, lambda snapshot, knob: READERS[knob.key](snapshot, knob))
 
 
 def _of_disks(snapshot: HostSnapshot, knob: Knob) -> Reading:

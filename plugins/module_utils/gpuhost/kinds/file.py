@@ -11,7 +11,7 @@ from ..host import Host
 from ..model import Knob, Reading, Refused
 from ..resources.file import described
 from ..snapshot import HostSnapshot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._types import Type
 
 # Files of the kernel or lost at a reboot; and fstab, where swap.off disables lines.
@@ -46,7 +46,7 @@ def type_of(key: str) -> Type | None:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """State of each file, without its content, which may be secret."""
-    return [reading.but(desired="as wanted") for reading in read_each(snapshot, knobs, _read)]
+    return [reading.but(desired="as wanted") for reading in read_all(snapshot, knobs, _read)]
 
 
 def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:

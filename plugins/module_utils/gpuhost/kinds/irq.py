@@ -9,7 +9,7 @@ from ..model import Conflict, Knob, Reading, Step, Unreadable, Unsupported
 from ..pinning import POLICIES, Pinning, Vector, read_pinning
 from ..snapshot import HostSnapshot
 from ._at_boot import at_boot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._irqbalance import balance
 from ._types import OneOf, Type
 
@@ -26,7 +26,7 @@ def type_of(key: str) -> Type | None:
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Affinities now and after a reboot, and other owners that change them."""
     desired = {knob.key: str(knob.value) for knob in knobs}
-    return read_each(snapshot, knobs, lambda snapshot, knob: _read(snapshot, knob, desired))
+    return read_all(snapshot, knobs, lambda snapshot, knob: _read(snapshot, knob, desired))
 
 
 def _read(snapshot: HostSnapshot, knob: Knob, desired: Mapping[str, str]) -> Reading:

@@ -140,7 +140,7 @@ def _of_ssh(host: Host, reading: Reading, files: Files, item: Item) -> Reading:
     if limit == reading.desired:
         return reading
     why = f"ssh logins get {limit}, the limit of sshd itself: {skipped}"
-    if _limited_services.sets_its_own(host, service, item):
+    if _limited_services.sets_limit(host, service, item):
         return reading.but(state=CONTESTED, reason=f"{why}, and {service} sets {item.directive}")
     return reading.but(state=PENDING, reason=f"{why}; restart {service}")
 

@@ -71,8 +71,8 @@ def _read(snapshot: HostSnapshot, knob: Knob, lines: list[KeyedLine]) -> Reading
     )
 
 
-def _loaded(host: Host, knob: Knob, given_by: str) -> Loaded:
-    """`given_by`: the file whose line counts at the next load; empty if it is not written yet."""
+def _loaded(host: Host, knob: Knob, source_path: str) -> Loaded:
+    """`source_path`: the file whose line counts at the next load; empty if it is not written yet."""
     module, _, parameter = knob.key.partition(".")
     folder = f"{MODULES}/{_alike(module)}"
     if not host.exists(folder):
@@ -83,7 +83,7 @@ def _loaded(host: Host, knob: Knob, given_by: str) -> Loaded:
         now = _of_nvidia(host, parameter)
     if now is None:
         # The module was loaded after the boot, so it has read files that are older than that.
-        known = given_by and _older_than_this_boot(host, given_by)
+        known = source_path and _older_than_this_boot(host, source_path)
         return Loaded("not shown", again="" if known else f"does not show it, and {AGAIN}")
     if _normal(now) == _normal(knob.value):
         return Loaded(now)

@@ -13,7 +13,7 @@ from ..host import Host
 from ..model import Knob, Reading, Step, Unsupported
 from ..resources.file import described
 from ..snapshot import HostSnapshot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._types import OneOf, Type
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _source(module: str) -> str:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """State of each program: installed in this version, and enabled."""
-    return read_each(snapshot, knobs, _read)
+    return read_all(snapshot, knobs, _read)
 
 
 def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:

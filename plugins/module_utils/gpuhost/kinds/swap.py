@@ -11,7 +11,7 @@ from ..resources.comment import lines_of
 from ..resources.swap import Area, areas
 from ..snapshot import HostSnapshot
 from . import _rights
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._swap_units import started, to_stop
 from ._types import OneOf, Type
 
@@ -25,7 +25,7 @@ def type_of(key: str) -> Type | None:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Swap areas in use, and the lines and units that enable areas at boot."""
-    return read_each(snapshot, knobs, _read)
+    return read_all(snapshot, knobs, _read)
 
 
 def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:

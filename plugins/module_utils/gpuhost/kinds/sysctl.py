@@ -8,7 +8,7 @@ from ..model import Conflict, Knob, Reading, Refused, Step, Unsupported
 from ..owners import MAIN
 from ..resources.line import SYSCTL
 from ..snapshot import HostSnapshot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._types import Int, Ints, OneOf, Size, Text, Type
 
 COUNT = Int(0, 2**31 - 1)
@@ -124,7 +124,7 @@ def setting_of(key: str) -> str:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Values now, and those that sysctl.d gives at the next boot."""
-    return read_each(snapshot, knobs, _read)
+    return read_all(snapshot, knobs, _read)
 
 
 def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:

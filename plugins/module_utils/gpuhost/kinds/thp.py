@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..model import Conflict, Knob, Reading, Step, Unsupported
 from ..snapshot import HostSnapshot
 from ._at_boot import at_boot
-from ._common import read_each, settled
+from ._common import read_all, settled
 from ._types import Int, OneOf, Type
 
 FOLDER = "/sys/kernel/mm/transparent_hugepage"
@@ -34,7 +34,7 @@ def path_of(key: str) -> str:
 
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """Values now, and after gpuctl-boot, tuned and others at the next boot."""
-    return read_each(snapshot, knobs, _read)
+    return read_all(snapshot, knobs, _read)
 
 
 def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:

@@ -31,7 +31,7 @@ MARK = re.compile(
     r"|cpufreq/boost|--setra|read_ahead_kb|hugepage"
 )
 # The same for a whole file, as substrings, which are ten times as fast.
-WORDS = (
+HINTS = (
     *("/proc/", "/sys/", "sysctl", "swapon", "irqbalance", "affinity", "mlnx_tune", "frequency-set", "idle-set"),
     *(
         "scaling_governor",
@@ -122,7 +122,7 @@ class Search:
 
     def _may_set(self, path: str) -> bool:
         text = self.text(path)
-        return any(word in text for word in WORDS)
+        return any(word in text for word in HINTS)
 
     def _named_in(self, path: str) -> list[Named]:
         """The scripts and sysctl files that a script names outside of comments."""

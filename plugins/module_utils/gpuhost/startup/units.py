@@ -10,7 +10,7 @@ from .lines import StartupLine
 from .search import Search
 
 # Folders of units that an administrator wrote; of packages' units only those that start at boot are read.
-OWN_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
+UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
 STARTED_BY = (".timer", ".path", ".socket")
 # A unit after one of these, or one that sleeps for 10 s or more, may end after the second run of gpuctl-boot.
 LATE_UNIT = re.compile(
@@ -31,8 +31,8 @@ def unit_text(search: Search, name: str) -> str:
 def unit_lines(search: Search) -> Iterator[StartupLine]:
     """Exec lines of services."""
     host, linked = search.host, search.linked
-    own = [path for folder in OWN_FOLDERS for path in host.glob(f"{folder}/*.service")]
-    own += [path for folder in OWN_FOLDERS for path in host.glob(f"{folder}/*.service.d/*.conf")]
+    own = [path for folder in UNIT_FOLDERS for path in host.glob(f"{folder}/*.service")]
+    own += [path for folder in UNIT_FOLDERS for path in host.glob(f"{folder}/*.service.d/*.conf")]
     names = {_unit_of(path) for path in own}
     timed = _timed(search)
     packaged = [

@@ -186,7 +186,7 @@ class Lab:
     plane: Plane
     folder: Path
     namespace: str
-    by: str = "me"
+    actor: str = "me"
     said: list[str] = field(default_factory=list)
 
     def path(self, *changes: Mapping[str, Any]) -> Path:
@@ -205,7 +205,7 @@ class Lab:
         )
 
     def plan(self, *changes: Mapping[str, Any], **wish: Any) -> Plan:
-        return flow.plan(self.cluster(), self.file(*changes), PlanRequest(by=self.by, **wish))
+        return flow.plan(self.cluster(), self.file(*changes), PlanRequest(actor=self.actor, **wish))
 
     def deploy(self, *changes: Mapping[str, Any], limit_s: float = 60, take_over: bool = False, **wish: Any) -> Plan:
         """Deploy it to its end; what is told meanwhile stands in `said`."""

@@ -64,7 +64,7 @@ def test_an_ordinary_user_deploys_with_an_account_that_an_admin_granted_constrai
     grant(lab, {f"{group}.openshift.io": [plural] for group, plural in added.items()})
     user = lab.cluster(lab.plane.as_account(lab.folder, lab.namespace))
     file = lab.file(ON_OPENSHIFT, GRANTED)
-    request = PlanRequest(mode="rdma", nodes=1, by="me")
+    request = PlanRequest(mode="rdma", nodes=1, actor="me")
 
     refused = flow.plan(user, file, request).failed
     assert "constraints" in {finding.check for finding in refused}

@@ -21,7 +21,7 @@ from gpuctl.cluster.sync.model import Outcome
 from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Verdict
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
@@ -114,7 +114,7 @@ print(digest.hexdigest(), file=sys.stderr)
 def test_a_missing_program_a_missing_pod_and_a_missing_container_are_reported_apart(found: kube.Cluster) -> None:
     with pytest.raises(NotStarted, match="cannot run no-such-program in the pod lab-0"):
         pod_exec.run(found, "lab-0", Command(["no-such-program"]))
-    with pytest.raises(NotThere, match='pods "nobody" not found'):
+    with pytest.raises(NotFound, match='pods "nobody" not found'):
         pod_exec.run(found, "nobody", Command(["python3"]))
     with pytest.raises(GpuctlError, match="container other is not valid for pod lab-0"):
         pod_exec.run(found, "lab-0", Command(["python3"], container="other"))

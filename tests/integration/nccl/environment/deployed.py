@@ -83,7 +83,7 @@ def _brought(lab: Lab, programs: Path) -> Deployed:
     for each in apply.filled(env, wanted, [None] * len(wanted)):
         if each["kind"] == "StatefulSet":
             _furnish(each["spec"]["template"]["spec"], programs)
-        with contextlib.suppress(*((errors.NotThere,) if each["kind"] == NO_POLICY else ())):
+        with contextlib.suppress(*((errors.NotFound,) if each["kind"] == NO_POLICY else ())):
             cluster.apply(each)
     made.wait_for(lambda: ready(lab) == 2, 120)
     _name(lab, env)

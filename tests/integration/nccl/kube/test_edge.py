@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import InvalidInput, Unreachable
-from gpuctl.domain.kube_errors import Conflict, NotThere
+from gpuctl.domain.kube_errors import Conflict, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
@@ -77,7 +77,7 @@ def test_an_object_made_anew_under_the_same_name_is_not_deleted(found: kube.Clus
 
 def test_a_kind_that_is_not_served_is_said(found: kube.Cluster) -> None:
     assert not found.serves("kubeflow.org/v2beta1", "MPIJob")
-    with pytest.raises(NotThere, match="cannot find the kind MPIJob of kubeflow"):
+    with pytest.raises(NotFound, match="cannot find the kind MPIJob of kubeflow"):
         found.kind("kubeflow.org/v2beta1", "MPIJob")
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.nccl.slurm.site import Site
 from tests.rig.command import Gpuctl, Said
 
-SMALL = ("--gpus", 2, "-b", "8M", "-e", "256M")
+SMALL = ("--gpus-per-node", 2, "-b", "8M", "-e", "256M")
 
 
 class Nccl:

@@ -146,7 +146,7 @@ def test_wrong_values_make_a_run_corrupt(site: Site, runner: Start) -> None:
 
 
 def test_a_node_that_vanishes_is_lost(site: Site, runner: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "LOOK_LIMIT_S", 5.0)
+    monkeypatch.setattr(step, "PROBE_LIMIT_S", 5.0)
     monkeypatch.setattr(step, "GONE_S", 12.0)
 
     def vanish(_: Launch, words: str) -> None:

@@ -104,8 +104,8 @@ def test_one_repeat_that_is_off_is_named_and_nothing_is_kept(measured: Callable[
         (said(SOUND[1], "node-2", network="Socket", provider=None, nics=()), "socket fallback on node-2"),
         (replace(SOUND[1], outcome=Outcome.CORRUPT, cause="wrong values at 8 bytes"), "wrong values"),
         (replace(SOUND[1], outcome=Outcome.HUNG, cause="it stood still"), "it stood still"),
-        (replace(SOUND[1], sizes_announced=31), "only 3 of 31 sizes"),
-        (replace(SOUND[1], transports=()), "not in the log"),
+        (replace(SOUND[1], sizes_announced=31), "only 3 of the 31 sizes"),
+        (replace(SOUND[1], transports=()), "the log does not name the network"),
     ],
 )
 def test_a_repeat_that_is_not_sound_ends_it_at_once(
@@ -229,7 +229,6 @@ def test_it_is_told_as_json_and_kept_in_the_history(measured: Callable[..., Resu
         (("-c", "0"), "unchecked values"),
         (("-d", "all"), "one type and one operation"),
         (("--op", "all"), "one type and one operation"),
-        (("--gpus-per-node", "8"), "--gpus sets"),
         (("some.log", "--inventory", "prod", "-e", "1G"), "--end, --inventory cannot be combined with logs"),
         (("--algo", "default", "--env", "NCCL_ALGO=Ring"), "both --algo and --env"),
         (("-b", "2G", "-e", "1G"), "swap -b and -e"),

@@ -84,8 +84,8 @@ ROCE = str(DATA / "h100_2n2g_roce_info.log")  # its NCCL_ALGO was Ring
         ([OCI, "--nodes", "99"], "--nodes 99: the log lists 2 nodes (alder-1"),
         ([OCI, "--gpus-per-node", "4"], "--gpus-per-node 4: the log lists 8 on each node"),
         ([OCI, "--collective", "broadcast"], "--collective broadcast: the log is of all_reduce"),
-        ([ROCE, "--algo", "Tree"], "--algo Tree: the log says that NCCL_ALGO was Ring"),
-        ([ROCE, "--algo", "default"], "--algo default: the log says that NCCL_ALGO was Ring"),
+        ([ROCE, "--algo", "Tree"], "--algo Tree: the log shows that NCCL_ALGO was Ring"),
+        ([ROCE, "--algo", "default"], "--algo default: the log shows that NCCL_ALGO was Ring"),
         ([str(DATA / "a100_2n16g_elided_noavg.log"), "--nodes", "1"], "--nodes 1: the log lists 2 nodes"),
         ([str(DATA / "h200_16n128g_excerpt.log"), "--nodes", "4", "--gpus-per-node", "8"], "not the 128 ranks"),
         ([str(DATA / "h200_16n128g_excerpt.log"), "--nodes", "999"], "--nodes 999: the log is of 128 ranks"),
@@ -107,7 +107,7 @@ def test_a_ring_that_is_faster_than_the_wires_is_not_believed() -> None:
     said = CliRunner().invoke(judge, [OCI, "--instance", "p5.48xlarge", "--network", "ib", "--algo", "Ring"])
     assert said.exit_code == 1
     assert "UNKNOWN  line-rate       467.41 GB/s at 8 GiB is above the 400 GB/s" in said.output
-    assert "it was no ring, or these are other machines" in said.output
+    assert "the run used no ring, or the machine type is another" in said.output
 
 
 def test_logs_that_deny_what_is_told_of_them_make_no_baseline() -> None:
@@ -169,7 +169,7 @@ def test_the_heading_says_what_was_forced_what_nccl_used_and_what_nobody_told() 
     assert "on 2 nodes, 1 GPU each, 2 ranks; NCCL_ALGO=Ring; no machine type given" in forced
     bare = CliRunner().invoke(judge, [str(DATA / "gb200_excerpt.log")]).output
     assert "collective not named (nodes, GPUs, ranks unknown); NCCL_ALGO unknown" in bare
-    assert "say --nodes 1" in bare
+    assert "give --nodes 1" in bare
     alike = CliRunner().invoke(judge, [str(DATA / "mi350x_8g_collapsed.log")]).output
     assert alike.count("only a fall at the same size again is a fault") == 1, "the same advice is given once"
 

@@ -81,7 +81,7 @@ ports: {jupyter: 8080}
     )
     told = [(int(each.where.rpartition(":")[2]), each.wrong.split()[0], each.hint) for each in parse(path).mistakes]
     assert told == [
-        (1, "cluster.flavour", "The kind of cluster, which decides the objects."),
+        (1, "cluster.flavour", ""),
         (2, "cluster.name", ""),
         (3, "cluster.api", ""),
         (5, "cluster.flavor", "did you mean flavour?"),
@@ -256,3 +256,21 @@ def test_an_empty_file_is_reported_as_one_of_clusters(tmp_path: Path) -> None:
     path.write_text("")
     (mistake,) = parse(path).mistakes
     assert "gpuctl cluster" in mistake.hint
+
+
+def test_a_missing_section_is_described_and_its_required_fields_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("gpus: {}\n")
+    missing = {one.wrong.split()[0]: one for one in parse(path).mistakes}
+    assert missing["cluster"].wrong == ("cluster is missing (the Kubernetes cluster, and the namespace to use on it)")
+    assert missing["cluster"].hint == "give it name, api, namespace, flavour"
+    assert missing["gpus.per_node"].wrong == "gpus.per_node is missing (GPUs that a pod requests: all GPUs of a node)"
+
+
+def test_the_error_names_the_file_once_and_an_empty_file_gets_one_hint(tmp_path: Path) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text("# a cluster\n")
+    with pytest.raises(InvalidInput) as caught:
+        load(path)
+    assert str(caught.value) == f"cannot use the cluster file: {path}: is an empty cluster file"
+    assert "cluster schema" in caught.value.hint

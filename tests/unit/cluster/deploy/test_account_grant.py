@@ -14,7 +14,7 @@ from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.kube_errors import Forbidden, NotThere
+from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
 from tests.unit.cluster.clusters import ON_OPENSHIFT, ROCE
 from tests.unit.cluster.deploy.snapshots import env_of, there
@@ -39,7 +39,7 @@ def constraints(name: str, **parts: Any) -> Object:
 class AnsweringCluster:
     """A cluster that answers a review of the account's pods, lists objects, and says what the account may use."""
 
-    review: Object | GpuctlError = field(default_factory=lambda: NotThere("review", "404"))
+    review: Object | GpuctlError = field(default_factory=lambda: NotFound("review", "404"))
     listed: Listed = field(default_factory=dict)
     usable: tuple[str, ...] | GpuctlError = ()
     binding: Object | None = None

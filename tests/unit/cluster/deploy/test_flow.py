@@ -84,12 +84,14 @@ def test_only_what_we_made_ourselves_is_ours_to_remove(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     pods, constraints = Kind("v1", "Pod", "pods", True), Kind("x/v1", "SecurityContextConstraints", "sccs", False)
     mine = {"metadata": {"name": "lab-0", "labels": env.labels}}
-    assert prune.is_own(env, pods, mine)
-    assert not prune.is_own(env, pods, {"metadata": {**mine["metadata"], "ownerReferences": [{"controller": True}]}})
+    assert prune.belongs_to(env, pods, mine)
+    assert not prune.belongs_to(
+        env, pods, {"metadata": {**mine["metadata"], "ownerReferences": [{"controller": True}]}}
+    )
     others = {**env.labels, "gpuctl/cluster": "other"}
-    assert not prune.is_own(env, pods, {"metadata": {"name": "lab-0", "labels": others}})
+    assert not prune.belongs_to(env, pods, {"metadata": {"name": "lab-0", "labels": others}})
     for name, own in (("gpuctl-team-lab", True), ("gpuctl-elsewhere-lab", False)):
-        assert prune.is_own(env, constraints, {"metadata": {"name": name, "labels": env.labels}}) is own
+        assert prune.belongs_to(env, constraints, {"metadata": {"name": name, "labels": env.labels}}) is own
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_what_is_no_quantity_is_never_enough() -> None:
 
 def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
     recreate = Change("Pod", "lab-b-single", "recreate")
-    env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, by="me")
+    env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, actor="me")
     order = via_ansible.DeployRequest(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
     assert via_ansible.play(order).variables == {
         "cluster_plan": digest(order.plan),
@@ -122,7 +124,7 @@ def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
         "cluster_recreate": True,
         "cluster_timeout": 60,
         "cluster_context": "prod",
-        "cluster_by": "me",
+        "cluster_actor": "me",
     }
 
 

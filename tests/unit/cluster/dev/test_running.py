@@ -16,7 +16,7 @@ from gpuctl.cluster.dev import program
 from gpuctl.cluster.dev.decide import Cleared, Event, Exited, Leave, Lost, Started
 from gpuctl.cluster.dev.program import Callbacks, Runner, ScriptRun
 from gpuctl.core.errors import Unreachable
-from gpuctl.domain.kube_errors import NotThere
+from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
 from gpuctl.remote import model
 from tests.unit.remote.local import Pod, kill, lives, until
@@ -40,7 +40,7 @@ class Api:
         if self.uid is None:
             raise Unreachable(request.doing, "it does not answer")
         if not self.uid:
-            raise NotThere(request.doing, "no such pod")
+            raise NotFound(request.doing, "no such pod")
         return {"metadata": {"uid": self.uid}}
 
 

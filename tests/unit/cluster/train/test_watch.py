@@ -72,7 +72,7 @@ def begin(pods: list[Pod], *programs: str) -> Training:
 
 def hear(training: Training, said: Said, gone: Callable[[str], str] = lambda _: "") -> TrainingState:
     end = time.monotonic() + 60
-    return Watch(replace(training, gone=gone), said).until_ended(lambda: time.monotonic() > end)
+    return Watch(replace(training, gone=gone), said).until_finished(lambda: time.monotonic() > end)
 
 
 def test_a_training_that_ends_well_in_all_pods_is_well(pods: list[Pod]) -> None:
@@ -158,7 +158,7 @@ def test_a_pod_that_is_gone_is_the_cause_though_another_one_failed_for_it_before
         until(lambda: not detached.list_runs(pods[0].target)[0].running)
         return f"{pod} is gone"
 
-    heard = Watch(replace(training, gone=gone), Said()).until_ended(lambda: False)
+    heard = Watch(replace(training, gone=gone), Said()).until_finished(lambda: False)
     assert heard.first
     assert (heard.first.pod, heard.first.description, len(heard.failures)) == ("lab-1", "lab-1 is gone", 2)
 
@@ -215,7 +215,7 @@ def test_a_keeper_that_was_killed_is_a_failure_that_is_reported(pods: list[Pod],
 def test_broken_off_it_ends_at_once_and_everywhere(pods: list[Pod]) -> None:
     asked = threading.Event()
     training = begin(pods, WAITS, WAITS)
-    heard = Watch(training, Said(lambda _: asked.set())).until_ended(asked.is_set)
+    heard = Watch(training, Said(lambda _: asked.set())).until_finished(asked.is_set)
     assert (heard.first, heard.exits) == (None, {})
     assert all(each.confirmed for each in flow.end(training, [pod.target for pod in pods]))
 

@@ -67,8 +67,8 @@ def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
 def test_a_collective_that_nobody_measured_where_others_are_judged_is_unknown_and_wants_a_calibration() -> None:
     (finding,) = found(HEALTHY, "baseline", replace(P5EN, collective="alltoall"))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "none is known for alltoall on 4 nodes of p5en.48xlarge" in finding.message
-    assert finding.message.endswith("such runs are judged for all_reduce alone")
+    assert "none exists for alltoall on 4 nodes of p5en.48xlarge" in finding.message
+    assert finding.message.endswith("baselines for such runs exist for all_reduce only")
     assert "gpuctl nccl calibrate --collective alltoall" in finding.hint
     assert verdicts(run({4 * GIB: 200.0}, nodes=100), "baseline", replace(P5EN, collective="alltoall")) == {
         Verdict.WARN
@@ -100,7 +100,7 @@ def slower(half: Timing) -> Timing:
 
 def test_where_no_row_is_known_those_that_are_near_are_told() -> None:
     (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline")
-    assert "none is known for all_reduce on 3 nodes of p5en.48xlarge, 8 GPUs each, NCCL's choice of algorithm" in (
+    assert "none exists for all_reduce on 3 nodes of p5en.48xlarge, 8 GPUs each, NCCL's choice of algorithm" in (
         finding.message
     )
     assert "(known: 2 nodes of 8 GPUs, default; 4 nodes of 8 GPUs, default or Ring; 4 to 8 nodes" in finding.message
@@ -168,7 +168,7 @@ def test_two_nodes_cannot_qualify_the_fabric_whatever_they_reach(name: str) -> N
     fast = recorded(name)
     (told,) = found(fast, "two-nodes", about)
     assert told.verdict is Verdict.UNKNOWN
-    assert "above the line rate of 400" in told.message
+    assert "above the node's line rate of 400" in told.message
     assert "NCCL_ALGO=Ring" in told.hint
     assert verdicts(fast, "baseline", about) == {Verdict.OK}, "a healthy 313 GB/s at 1 GiB is no fall-back"
     assert verdicts(fast, "two-nodes", replace(about, algorithm="Ring")) == set()

@@ -142,7 +142,7 @@ def test_wrong_values_unchecked_values_and_unfinished_runs_are_refused() -> None
         (replace(SOUND[0], out_of_bounds=3), "wrong values"),
         (run(SIZES, wrong=None), "not checked"),
         (replace(SOUND[0], outcome=Outcome.KILLED, cause="out of memory"), "out of memory"),
-        (replace(SOUND[0], transports=()), "not in the log"),
+        (replace(SOUND[0], transports=()), "the log does not name the network"),
         (run({**SIZES, 8 * GIB: 200.0}), "busbw falls"),
     ):
         assert word in refused([SOUND[0], SOUND[1], bad])

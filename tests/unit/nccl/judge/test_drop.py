@@ -78,5 +78,5 @@ def test_one_size_alone_says_nothing_of_drops() -> None:
 
 def test_only_sizes_that_were_compared_are_vouched_for() -> None:
     (fine,) = found(run({8: 0.01, 1 << 20: 20.0, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}), "drop")
-    assert "the 3 sizes that are large enough to tell, 1 GiB to 8 GiB" in fine.message
+    assert "the 3 sizes that are large enough to judge, 1 GiB to 8 GiB" in fine.message
     assert found(recorded("gb200_excerpt.log"), "drop") == [], "16 GiB alone has nothing to fall from"

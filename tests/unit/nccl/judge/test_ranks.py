@@ -40,7 +40,7 @@ def test_one_rank_proves_nothing(given: Run) -> None:
 def test_ranks_on_one_gpu_prove_nothing_and_are_named() -> None:
     (finding,) = found(log("0000:06:00", "0000:06:00"), "ranks")
     assert (finding.verdict, finding.subject) == (Verdict.UNKNOWN, "node-1")
-    assert "2 ranks (0, 1) used one GPU on node-1, 0000:06:00" in finding.message
+    assert "2 ranks (0, 1) share one GPU on node-1, 0000:06:00" in finding.message
 
 
 def test_gpus_with_addresses_of_their_own_or_unknown_ones_are_no_finding() -> None:

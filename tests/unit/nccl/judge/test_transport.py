@@ -38,7 +38,7 @@ def test_a_socket_fallback_names_its_node(about: RunContext) -> None:
 def test_one_rank_of_a_node_is_enough() -> None:
     first, *others = HEALTHY.transports
     one = replace(HEALTHY, transports=(replace(first, network="Socket", provider=None), *others))
-    assert "(1 of 8 ranks that spoke)" in found(one, "transport")[0].message
+    assert "(1 of 8 ranks that reported)" in found(one, "transport")[0].message
 
 
 def test_libfabric_over_tcp_is_a_fallback_too() -> None:
@@ -126,7 +126,7 @@ def test_a_process_without_a_rank_speaks_for_its_node_only_where_it_is_the_only_
     assert [one.verdict for one in silent_ranks((7, 7), 1)] == [Verdict.OK]
     (finding,) = silent_ranks((7, 8), 1)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "2 of 4 ranks did not say which network they used, on node-0, node-1" in finding.message
+    assert "2 of 4 ranks did not report a network, on node-0, node-1" in finding.message
     assert [one.verdict for one in silent_ranks((7, 8), 2)] == [Verdict.OK]
 
 

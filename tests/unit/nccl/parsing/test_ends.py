@@ -99,7 +99,7 @@ def test_a_warning_that_a_run_survived_is_no_cause() -> None:
     ],
 )
 def test_a_build_without_an_option_fails_for_that_reason(printed: str, cause: str) -> None:
-    (run,) = parse.runs((printed + WHOLE).splitlines(keepends=True), Stopped.ENDED_WELL)
+    (run,) = parse.runs((printed + WHOLE).splitlines(keepends=True), Stopped.SUCCEEDED)
     assert (run.outcome, run.cause) == (Outcome.FAILED, cause)
 
 
@@ -184,7 +184,7 @@ def test_all_sizes_without_a_summary_are_a_complete_run_and_all_but_one_are_not(
     ("stopped", "outcome"),
     [
         (None, "truncated"),
-        (Stopped.ENDED_WELL, "truncated"),
+        (Stopped.SUCCEEDED, "truncated"),
         (Stopped.FAILED, "failed"),
         (Stopped.KILLED, "killed"),
         (Stopped.LIMIT, "hung"),
@@ -220,5 +220,5 @@ def test_of_several_operations_only_the_summary_tells_that_all_are_there() -> No
     begun = one(head + prod[: prod.index("\n") + 1])
     assert (begun.outcome, begun.cause) == (
         Outcome.TRUNCATED,
-        "the text ends after 8 bytes of float prod, 1 of 32 sizes, and nothing says why",
+        "the text ends after 8 bytes of float prod, 1 of 32 sizes; the output gives no cause",
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.domain.kube_errors import Conflict, Forbidden, NotLoggedIn, NotThere, error_of
+from gpuctl.domain.kube_errors import Conflict, Forbidden, NotFound, NotLoggedIn, error_of
 
 
 def error(code: int, message: str, causes: list[dict[str, Any]] | None = None) -> GpuctlError:
@@ -58,7 +58,7 @@ def test_no_login_is_told_from_no_answer() -> None:
 
 def test_an_answer_that_is_no_json_is_quoted() -> None:
     said = error_of("read Pod p", 404, "404 page not found\n")
-    assert isinstance(said, NotThere)
+    assert isinstance(said, NotFound)
     assert said.wrong == "404 page not found"
 
 

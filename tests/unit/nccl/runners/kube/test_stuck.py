@@ -50,12 +50,12 @@ def test_a_container_that_is_being_made_has_no_reason_yet() -> None:
 
 def test_a_running_container_has_begun_and_not_ended() -> None:
     found = pod({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, phase="Running")
-    assert (pod_state.has_begun(found), pod_state.has_ended(found), pod_state.exit_code(found)) == (True, False, None)
+    assert (pod_state.has_begun(found), pod_state.is_finished(found), pod_state.exit_code(found)) == (True, False, None)
 
 
 def test_an_ended_container_has_its_exit_status() -> None:
     found = pod({"terminated": {"exitCode": 3, "reason": "Error"}}, phase="Failed")
-    assert (pod_state.has_ended(found), pod_state.exit_code(found), pod_state.why_gone(found)) == (True, 3, "")
+    assert (pod_state.is_finished(found), pod_state.exit_code(found), pod_state.why_gone(found)) == (True, 3, "")
 
 
 def test_a_pod_that_was_evicted_before_it_began_has_none() -> None:
