@@ -71,7 +71,7 @@ def test_json_has_the_documented_form_and_all_of_each_process(saved: Path) -> No
     assert set(JSON_SCHEMA["required"]) <= set(report)
     assert (report["exit_code"], result.exit_code) == (3, 3)
     first, second, third = report["nodes"]
-    assert first["counts"] == {"used": 6, "reserved": 1, "held": 0, "idle": 1, "unknown": 0}
+    assert first["counts"] == {"used": 6, "reserved": 1, "memory_in_use": 0, "idle": 1, "unknown": 0}
     assert first["users"][0]["processes"][0]["start_ticks"] == 100
     assert (first["users"][0]["since"], first["users"][0]["gpus"]) == (NOW - 11_520, [0, 1, 2, 3])
     assert second["counts"]["idle"] == 8
@@ -83,7 +83,7 @@ def test_json_has_the_documented_form_and_all_of_each_process(saved: Path) -> No
         "nodes_unknown": 0,
         "used": 6,
         "reserved": 1,
-        "held": 0,
+        "memory_in_use": 0,
         "idle": 9,
         "unknown": 0,
     }
