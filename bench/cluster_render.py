@@ -27,7 +27,7 @@ from bench.sides import GPUCTL
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests import as_yaml, everything
-from tests.unit.cluster.clusters import OPENSHIFT
+from tests.rig.cluster.files import OPENSHIFT
 
 IMAGE, OLDER = "quay.io/team/ml:2", "quay.io/team/ml:1"  # what is deployed, and what a kustomize base was made with
 FLOOR = "PyYAML's C dumper, the objects given (the floor)"

@@ -27,10 +27,10 @@ from gpuctl.engine import launch_answers
 from gpuctl.remote import attached, connection, packing, payload
 from gpuctl.remote.model import PodTarget
 from gpuctl.remote.model import Program as PodProgram
-from tests.contracts.sources import PLUGINS, ROOT, python_files
+from tests.rig.cluster.receiver import Process, open_stream
+from tests.rig.cluster.snapshots import env_of
 from tests.rig.old_python import old_python
-from tests.unit.cluster.deploy.snapshots import env_of
-from tests.unit.cluster.sync.receiver import Process, open_stream
+from tests.rig.source_files import PLUGINS, ROOT, python_files
 
 PAYLOADS = {
     "doctor": program.MODULES,

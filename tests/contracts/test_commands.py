@@ -11,7 +11,7 @@ import pytest
 
 from gpuctl.cli.app import app
 from gpuctl.cli.shared.options import option_names
-from tests.contracts.sources import ROOT, python_files
+from tests.rig.source_files import ROOT, python_files
 
 
 def commands(group: click.Group, path: str = "gpuctl") -> Iterator[tuple[str, click.Command]]:

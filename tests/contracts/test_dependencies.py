@@ -7,7 +7,7 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
-from tests.contracts.sources import ROOT, imports, python_files
+from tests.rig.source_files import ROOT, imports, python_files
 
 OURS = {"gpuctl", "ansible_collections"}
 

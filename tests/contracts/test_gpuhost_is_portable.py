@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.contracts.sources import PLUGINS, ROOT, imports, python_files
+from tests.rig.source_files import PLUGINS, ROOT, imports, python_files
 
 
 def test_the_engine_and_all_module_utils_need_only_the_standard_library() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from tests.contracts.sources import PLUGINS, ROOT, importers
+from tests.rig.source_files import PLUGINS, ROOT, importers, imports, python_files
 
 
 def test_the_collection_works_without_the_python_package() -> None:
@@ -31,3 +31,12 @@ def test_the_door_to_the_engine_opens_on_every_name_it_lists() -> None:
 
     assert set(engine.__all__) == engine.MODULES.keys() | engine.HOMES.keys()
     assert all(getattr(engine, name) is not None for name in engine.__all__)
+
+
+def test_no_helper_of_tests_is_a_test_or_stands_among_them() -> None:
+    """Whoever looks for a helper looks in tests/rig, and tests of one kind do not depend on tests of another."""
+    folders = [ROOT / "tests" / name for name in ("integration", "rig", "contracts", "docs")]
+    others = [path for folder in folders for path in python_files(folder)]
+    assert [str(path) for path in others if any(name.startswith("tests.unit") for name in imports(path))] == []
+    unit = [str(path.relative_to(ROOT)) for path in python_files(ROOT / "tests/unit")]
+    assert [path for path in unit if not re.search(r"/(test_\w+|conftest|__init__)\.py$", path)] == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.sources import PLUGINS, ROOT, imported_names, python_files, tree
+from tests.rig.source_files import PLUGINS, ROOT, imported_names, python_files, tree
 
 # Functions of os and pty that start a program or a process.
 STARTS = re.compile(r"exec[lv]p?e?|fork|forkpty|popen|posix_spawnp?|spawn([lv]p?e?)?|startfile|system")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.sources import ROOT, imported_names, tree
+from tests.rig.source_files import ROOT, imported_names, tree
 
 CONTRACT = "Decisions are pure: they reach no edge, not even through others"
 # Modules of the standard library that do no I/O. pathlib builds names; its methods that look at a disk are below.

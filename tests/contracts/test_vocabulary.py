@@ -12,8 +12,8 @@ import click
 import pytest
 
 from gpuctl.domain.report import JSON_SCHEMA
-from tests.contracts.sources import ROOT, python_files, tree
 from tests.contracts.test_commands import COMMANDS, passed
+from tests.rig.source_files import ROOT, python_files, tree
 
 # Verbs of speech and pronouns that say nothing of a value.
 BANNED = frozenset(

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import repositories
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-from tests.unit.gpuhost.trees import put
+from tests.rig.trees.host import put
 
 pytestmark = pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
 KEYRINGS = "/usr/share/keyrings"

@@ -10,7 +10,7 @@ import pytest
 from gpuctl.audit import rules
 from gpuctl.audit.rules import links
 from gpuctl.domain.findings import Finding, Verdict
-from tests.unit.audit.healthy import Facts, fleet, rise
+from tests.rig.healthy_nodes import Facts, fleet, rise
 
 SICK = "n2"
 Change = Callable[[Facts], Any]

@@ -21,7 +21,7 @@ from gpuctl.gpu_node.facts_file import Fleet, HostRecord
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import HostGpuFacts, StackRequest
 from gpuctl.gpu_node.version import driver_version
-from tests.unit.gpu_node.machines import MACHINES, offered
+from tests.rig.gpu_stack_machines import MACHINES, offered
 
 KNOWN = knowledge()
 REQUEST = StackRequest(driver_version("580.178.04"))

@@ -21,7 +21,7 @@ import yaml
 
 from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.manifests import KINDS
-from tests.unit.cluster.clusters import write
+from tests.rig.cluster.files import write
 
 SERVED = (*KINDS, ("v1", "Namespace"), ("v1", "Node"), ("v1", "ResourceQuota"), ("storage.k8s.io/v1", "StorageClass"))
 SOON_S = 20  # less than what a question waits for its answer

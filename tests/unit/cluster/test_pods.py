@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import everything
 from gpuctl.cluster.manifests.pods import NETWORKS
-from tests.unit.cluster.rendered import environments, named, one, pod_specs
+from tests.rig.cluster.rendered import environments, named, one, pod_specs
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in the pod
 Every = list[tuple[str, Environment, list[Object]]]

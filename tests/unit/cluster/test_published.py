@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from gpuctl.cluster.environment import Object
 from gpuctl.cluster.manifests import KINDS, everything
-from tests.unit.cluster.clusters import ROOT
-from tests.unit.cluster.rendered import environments, one
+from tests.rig.cluster.files import ROOT
+from tests.rig.cluster.rendered import environments, one
 
 SCHEMAS = [json.loads(path.read_text()) for path in sorted((ROOT / "tests/data/cluster/schemas").glob("*.json"))]
 VALIDATORS = {

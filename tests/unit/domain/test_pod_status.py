@@ -11,7 +11,7 @@ from gpuctl.cluster.deploy import pod_progress
 from gpuctl.domain.pod_status import CRASHED, IMAGE, INITIALIZING, NOT_CREATED
 from gpuctl.kube.notices import Thresholds, pod_notices
 from gpuctl.nccl.runners.kube.pod_state import why_waiting
-from tests.contracts.sources import ROOT, python_files
+from tests.rig.source_files import ROOT, python_files
 
 
 def pod(state: dict[str, Any], version: int = 1) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from gpuctl.domain import slurm_states
 from gpuctl.edges.slurm import read_nodes
 from gpuctl.nccl.preflight.idle import idle
 from gpuctl.nccl.runners.slurm.node_selection import NodeRequest, why_not
-from tests.unit.nccl.preflight.fleets import fleet
+from tests.rig.nccl.fleets import fleet
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.plan import plan
 from gpuctl.gpu_node.version import driver_version
-from tests.unit.gpu_node.machines import MACHINES, offered
+from tests.rig.gpu_stack_machines import MACHINES, offered
 
 KNOWN = knowledge()
 REQUEST = StackRequest(driver_version("580.178.04"), toolkit="1.20.0", dcgm="4.6.0-1", efa="1.48.0")

@@ -12,7 +12,7 @@ from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import HostGpuFacts, PciGpu, RepositoryKey, StackPlan, StackRequest
 from gpuctl.gpu_node.plan import alike, plan
 from gpuctl.gpu_node.version import driver_version
-from tests.unit.gpu_node.machines import BARE, INFERRED, MACHINES, gpus, machine, offered
+from tests.rig.gpu_stack_machines import BARE, INFERRED, MACHINES, gpus, machine, offered
 
 KNOWN = knowledge()
 APT_KEY = "EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC"

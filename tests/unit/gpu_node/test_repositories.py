@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.gpu_node.host_check import judge_repositories
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import Repository, RepositoryKey
-from tests.unit.gpu_node.machines import MACHINES
+from tests.rig.gpu_stack_machines import MACHINES
 
 KNOWN = knowledge()
 PINNED = {row.name: row.fingerprint for row in KNOWN.keys}

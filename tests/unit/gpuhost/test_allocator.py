@@ -14,7 +14,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._alloca
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Unsupported
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import restart
 
-from tests.unit.gpuhost.trees import TreeHost, changed, content, program, put, small_server, states, tune, undo
+from tests.rig.trees.host import TreeHost, changed, content, program, put, small_server, states, tune, undo
 
 TRAINER, LOADER = "allocator.trainer.service", "allocator.loader.service"
 ENVIRONMENT = "etc/gpuctl/allocator/trainer.service.env"
@@ -48,7 +48,7 @@ def services(root: Path, *units: str, text: str = UNIT, lists: bool = True) -> P
 
 def standin(root: Path, *names: str) -> None:
     """Put the stand-in under each of its names."""
-    text = Path(__file__).with_name("standin_services.py").read_text()
+    text = (Path(__file__).parents[2] / "rig/trees/standin_services.py").read_text()
     for name in names:
         program(root, name, text.replace("/usr/bin/env python3", sys.executable, 1))
 

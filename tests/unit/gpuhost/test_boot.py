@@ -15,8 +15,8 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import program as kind
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Unsupported
 
-from tests.unit.gpuhost.hardware_trees import CPU, GPU, NIC, Card, Pstate, Refusing, cards, irq, metal, of_cpus
-from tests.unit.gpuhost.trees import content, link, program, put, states, tune
+from tests.rig.trees.hardware import CPU, GPU, NIC, Card, Pstate, Refusing, cards, irq, metal, of_cpus
+from tests.rig.trees.host import content, link, program, put, states, tune
 
 KNOBS = {"cpu.governor": "performance", "cpu.idle_latency_us": "10", "irq.affinity": "node", "thp.enabled": "always"}
 GOVERNOR = "cpufreq/scaling_governor"

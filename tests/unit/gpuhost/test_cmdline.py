@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import kernel_line
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import cmdline as kind
 
-from tests.unit.gpuhost.boot_trees import CONFIG, ENTRY, GRUB_CFG, KERNELS, boot, debian, entries, lines, red_hat
-from tests.unit.gpuhost.trees import changed, content, program, put, small_server, states, tune, undo
+from tests.rig.trees.boot import CONFIG, ENTRY, GRUB_CFG, KERNELS, boot, debian, entries, lines, red_hat
+from tests.rig.trees.host import changed, content, program, put, small_server, states, tune, undo
 
 DROP_IN = "etc/default/grub.d/99-zz-gpuctl.cfg"
 PT = {"cmdline.iommu": "pt"}

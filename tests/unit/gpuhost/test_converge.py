@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import record
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.lock import last_run, lock
 
-from tests.unit.gpuhost.trees import TreeHost, changed, content, put, small_server, states, tune, undo
+from tests.rig.trees.host import TreeHost, changed, content, put, small_server, states, tune, undo
 
 KNOBS = {"sysctl.vm.swappiness": "0", "sysctl.vm.max_map_count": "262144", "thp.enabled": "always"}
 

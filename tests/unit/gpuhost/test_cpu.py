@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import cpu
 
 from tests.rig.machines import write_tree
-from tests.unit.gpuhost.hardware_trees import CPU, Pstate, Refusing, metal, of_cpus
-from tests.unit.gpuhost.trees import changed, content, link, put, small_server, states, tune, undo, units
+from tests.rig.trees.hardware import CPU, Pstate, Refusing, metal, of_cpus
+from tests.rig.trees.host import changed, content, link, put, small_server, states, tune, undo, units
 
 GOVERNOR = "cpufreq/scaling_governor"
 PREFERENCE = "cpufreq/energy_performance_preference"

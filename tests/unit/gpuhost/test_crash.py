@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Result
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import result
 
-from tests.unit.gpuhost.trees import TreeHost, content, put, small_server, states, tune, undo, units
+from tests.rig.trees.host import TreeHost, content, put, small_server, states, tune, undo, units
 
 KNOBS = {"sysctl.vm.swappiness": "0", "sysctl.vm.max_map_count": "262144", "thp.enabled": "always"}
 UNITS = "run/standin-units.json"
@@ -118,9 +118,7 @@ def test_the_record_and_its_folder_are_synced_before_the_first_change(kept: Path
     """System calls in order: power may fail after any of them."""
     trace = tmp_path / "trace"
     calls = "openat,fsync,rename,renameat,renameat2,mkdir,mkdirat"
-    script = (
-        f"from tests.unit.gpuhost.trees import tune; from pathlib import Path; tune(Path({str(kept)!r}), {KNOBS!r})"
-    )
+    script = f"from tests.rig.trees.host import tune; from pathlib import Path; tune(Path({str(kept)!r}), {KNOBS!r})"
     strace = shutil.which("strace")
     assert strace, "strace is needed for this test: apt-get install strace"
     subprocess.run(

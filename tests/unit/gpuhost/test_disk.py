@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import boot
 
-from tests.unit.gpuhost.trees import TreeHost, changed, content, put, small_server, states, tune, undo
+from tests.rig.trees.host import TreeHost, changed, content, put, small_server, states, tune, undo
 
 KNOB, NFS = {"disk.read_ahead_kb": "4096"}, {"disk.nfs_read_ahead_kb": "15380"}
 VALUES = {"nvme0n1": 128, "md0": 8192, "dm-0": 128, "loop0": 128}

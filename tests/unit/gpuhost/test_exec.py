@@ -25,8 +25,8 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import as_list, cpus_of
 
 from tests.rig.machines import write_tree
-from tests.unit.gpuhost.hardware_trees import NODE, PCI
-from tests.unit.gpuhost.trees import put
+from tests.rig.trees.hardware import NODE, PCI
+from tests.rig.trees.host import put
 
 # The bus addresses and minor numbers of an 8-GPU A100 host: minor numbers do not follow the bus.
 MINORS = {"07": 2, "0b": 3, "48": 0, "4c": 1, "88": 6, "8b": 7, "c8": 4, "cb": 5}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import file
 
-from tests.unit.gpuhost.trees import changed, content, link, put, small_server, states, tune, undo
+from tests.rig.trees.host import changed, content, link, put, small_server, states, tune, undo
 
 KNOB = "file./etc/profile.d/cuda.sh"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.gpuhost.trees import TreeHost, content, put, small_server, states, tune, undo
+from tests.rig.trees.host import TreeHost, content, put, small_server, states, tune, undo
 
 DEEP = "file./etc/gpu/site/deep/one.conf"
 OTHER = "file./etc/gpu/site/two.conf"

@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import irq as kind
 
-from tests.unit.gpuhost.hardware_trees import GPU, NIC, Card, Refusing, cards, irq, metal
-from tests.unit.gpuhost.trees import Counting, changed, content, program, put, states, tune, undo, units
+from tests.rig.trees.hardware import GPU, NIC, Card, Refusing, cards, irq, metal
+from tests.rig.trees.host import Counting, changed, content, program, put, states, tune, undo, units
 
 AFFINITY = {"irq.affinity": "node"}
 NIC_0 = Card("0000:10:00.0", NIC, 0, (30, 31))

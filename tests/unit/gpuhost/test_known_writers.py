@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gpuhost.trees import link, put, small_server, tune
+from tests.rig.trees.host import link, put, small_server, tune
 
 WANTS = "/etc/systemd/system/multi-user.target.wants"
 KUBELET = "/usr/lib/systemd/system/kubelet.service"

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import limits
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import line
 
-from tests.unit.gpuhost.trees import changed, content, program, put, small_server, states, tune, undo
+from tests.rig.trees.host import changed, content, program, put, small_server, states, tune, undo
 
 KNOBS = {"limits.memlock": "unlimited", "limits.nofile": "1048576"}
 LIMITS, SYSTEM, USER = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import modprobe
 
-from tests.unit.gpuhost.trees import TreeHost, changed, content, put, small_server, states, tune, undo
+from tests.rig.trees.host import TreeHost, changed, content, put, small_server, states, tune, undo
 
 KNOB = "modprobe.sunrpc.tcp_max_slot_table_entries"
 LIVE = "/sys/module/sunrpc/parameters/tcp_max_slot_table_entries"

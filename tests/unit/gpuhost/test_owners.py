@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gpuhost.trees import content, link, put, small_server, states, tune, undo
+from tests.rig.trees.host import content, link, put, small_server, states, tune, undo
 
 SWAPPINESS = {"sysctl.vm.swappiness": "1"}
 WANTS = "/etc/systemd/system/multi-user.target.wants"

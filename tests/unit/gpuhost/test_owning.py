@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounded_output
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
+from tests.rig.trees.host import TreeHost, content, program, put, small_server, states, tune, undo, units
 from tests.unit.gpuhost.test_crash import Killed
-from tests.unit.gpuhost.trees import TreeHost, content, program, put, small_server, states, tune, undo, units
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 SERVICE = "unit.fabric.service"

@@ -10,7 +10,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import record
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.record import Entry, Record, owned
 
-from tests.unit.gpuhost.trees import put, small_server, tune, undo
+from tests.rig.trees.host import put, small_server, tune, undo
 
 SETTINGS = ("value:/proc/sys/vm/swappiness", "value:/proc/sys/vm/max_map_count", "line:/etc/a:b")
 

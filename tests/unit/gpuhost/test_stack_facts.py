@@ -16,7 +16,7 @@ from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import HostGpuFacts, PciGpu
 from gpuctl.gpu_node.plan import package_set
 from gpuctl.gpu_node.site import read_variables
-from tests.unit.gpuhost.trees import put
+from tests.rig.trees.host import put
 
 KERNEL = "6.8.0-9001-test"
 KEY = "/usr/share/keyrings/cuda-archive-keyring.gpg"

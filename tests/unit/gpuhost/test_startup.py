@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup import search
 
-from tests.unit.gpuhost.trees import link, program, put, small_server, tune
+from tests.rig.trees.host import link, program, put, small_server, tune
 
 SWAPPINESS = {"sysctl.vm.swappiness": "1"}
 WANTS = "/etc/systemd/system/multi-user.target.wants"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.swap import unit_of
 
-from tests.unit.gpuhost.trees import (
+from tests.rig.trees.host import (
     TreeHost,
     changed,
     content,

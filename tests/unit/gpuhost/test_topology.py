@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rig.machines import write_tree
-from tests.unit.gpuhost.hardware_trees import CPU, GPU, NIC, NODE, Card, cards, metal
-from tests.unit.gpuhost.trees import put
+from tests.rig.trees.hardware import CPU, GPU, NIC, NODE, Card, cards, metal
+from tests.rig.trees.host import put
 
 
 @given(st.sets(st.integers(0, 500)))

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Result
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import unit
 
-from tests.unit.gpuhost.trees import (
+from tests.rig.trees.host import (
     Counting,
     TreeHost,
     changed,

@@ -17,8 +17,8 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
+from tests.rig.nccl.builders import ended
 from tests.rig.reports import valid_json
-from tests.unit.nccl.builders import ended
 
 FINDING = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
 

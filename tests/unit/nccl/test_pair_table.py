@@ -9,7 +9,7 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import pair_table
 from gpuctl.nccl.pair_table import Conditions, Table
-from tests.unit.nccl.builders import ended
+from tests.rig.nccl.builders import ended
 
 RDMA = Conditions("rdma", 8, 64 << 20, 1 << 30)
 PAIR = ("gpu-1", "gpu-2")

@@ -16,7 +16,7 @@ from gpuctl.nccl.report import matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page
 from gpuctl.nccl.report.plots import Bar, in_units
-from tests.unit.nccl.builders import GIB, ended
+from tests.rig.nccl.builders import GIB, ended
 
 NODES = [f"node-{i}" for i in range(1, 12)]
 

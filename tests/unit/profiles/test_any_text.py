@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.unit.profiles.files import mistakes
+from tests.rig.profile_files import mistakes
 
 WHOLE = """\
 about: a profile

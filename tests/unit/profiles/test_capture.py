@@ -9,7 +9,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import vi
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-from tests.unit.gpuhost.trees import put, small_server
+from tests.rig.trees.host import put, small_server
 
 
 def reading(knob: str, now: str | None, state: str = "ok", reason: str = "") -> dict[str, Any]:

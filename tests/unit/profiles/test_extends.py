@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-from tests.unit.profiles.files import mistakes, row, write
+from tests.rig.profile_files import mistakes, row, write
 
 BASE = f"""\
 about: the base

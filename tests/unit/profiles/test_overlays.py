@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import select
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-from tests.unit.profiles.files import machine, mistakes, row, write
+from tests.rig.profile_files import machine, mistakes, row, write
 
 TEXT = f"""\
 knobs:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-from tests.unit.profiles.files import row, write
+from tests.rig.profile_files import row, write
 
 
 def test_explain_gives_the_row_of_every_profile_and_overlay(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays impo
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.lookup import SHIPPED
 
-from tests.unit.profiles.files import machine
+from tests.rig.profile_files import machine
 
 NAMES = ("minimal", "training", "inference", "latency", "isolated")
 

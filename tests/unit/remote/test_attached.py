@@ -14,7 +14,7 @@ from gpuctl.remote.connection import Refused
 from gpuctl.remote.model import ProcessExit, Program
 from gpuctl.remote.supervisor import process as child
 from gpuctl.remote.supervisor import protocol
-from tests.unit.remote.local import Pod, kill, lives, python, strangers, until
+from tests.rig.local_pods import Pod, kill, lives, python, strangers, until
 
 FILES = sorted(Path(connection.__file__).with_name("supervisor").glob("*.py"))
 # Prints its own number and those of a child and of one that leaves its group, all of which ignore SIGTERM.

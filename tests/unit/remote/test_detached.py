@@ -17,7 +17,7 @@ from gpuctl.remote.connection import Refused
 from gpuctl.remote.detached import Follower
 from gpuctl.remote.model import Program
 from gpuctl.remote.supervisor import log
-from tests.unit.remote.local import Pod, kill, later, lives, python, until
+from tests.rig.local_pods import Pod, kill, later, lives, python, until
 
 NEVER = threading.Event()
 SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"

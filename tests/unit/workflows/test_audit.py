@@ -13,8 +13,8 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.workflows import audit
+from tests.rig.healthy_nodes import LINE, Facts, fleet
 from tests.rig.recordings import recording
-from tests.unit.audit.healthy import LINE, Facts, fleet
 
 CATALOGUE = knowledge.catalogue()
 XID_79 = LINE.format("NVRM: Xid (PCI:0000:18:00): 79, pid=7, name=python, GPU has fallen off the bus.")

@@ -18,8 +18,8 @@ from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.workflows import environment_bandwidth as bandwidth
 from gpuctl.workflows.environment_bandwidth import Measurement
 from gpuctl.workflows.nccl_targets.model import NodeAccess
-from tests.unit.cluster.clusters import cluster
-from tests.unit.nccl.builders import ended
+from tests.rig.cluster.files import cluster
+from tests.rig.nccl.builders import ended
 
 PODS = ["lab-0 on gpu-1", "lab-1 on gpu-2", "lab-2 on gpu-3", "lab-3 on gpu-4"]
 

@@ -11,7 +11,7 @@ from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.workflows import nccl_on_cluster
 from gpuctl.workflows.nccl_on_cluster import Place
-from tests.unit.cluster.clusters import ROCE, cluster
+from tests.rig.cluster.files import ROCE, cluster
 
 LABEL = "topology.kubernetes.io/rack"
 

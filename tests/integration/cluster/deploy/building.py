@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from gpuctl.cli.cluster.group import group
 from gpuctl.core.errors import GpuctlError
 from tests.integration.cluster.deploy.lab import Lab
+from tests.rig.cluster.files import ON_OPENSHIFT
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.plane import Plane
 from tests.rig.kube.standin_openshift_builds import StandinBuilds
-from tests.unit.cluster.clusters import ON_OPENSHIFT
 
 OF_FOLDER: Mapping[str, Any] = {**ON_OPENSHIFT, "image": {"name": None, "build": {}}}
 # What an image is built from, and what is left out of it.

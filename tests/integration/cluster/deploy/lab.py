@@ -31,9 +31,9 @@ from gpuctl.cluster.deploy.flow import PlanRequest
 from gpuctl.cluster.deploy.model import Plan
 from gpuctl.cluster.deploy.wait import NotReady
 from gpuctl.edges.kube import cluster as kube
+from tests.rig.cluster.files import document
 from tests.rig.kube import plane as kube_plane
 from tests.rig.kube.plane import Plane
-from tests.unit.cluster.clusters import document
 
 DEVICES = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1"}
 ROOM = {"cpu": "192", "memory": "2Ti", "pods": "110"}

@@ -18,9 +18,9 @@ from gpuctl.cluster.manifests import KINDS, everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
+from tests.rig.cluster.files import BUILT, ON_OPENSHIFT, ROCE
+from tests.rig.cluster.rendered import environments
 from tests.rig.kube.plane import Plane
-from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, ROCE
-from tests.unit.cluster.rendered import environments
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
 RDMA = {"network": {"rdma": ROCE}}

@@ -22,11 +22,11 @@ from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.building import OF_FOLDER, Building
 from tests.integration.cluster.deploy.lab import Lab, Provisioner
 from tests.integration.cluster.deploy.test_failures import account
+from tests.rig.cluster.discovered import attachment
+from tests.rig.cluster.files import BUILT, ON_OPENSHIFT
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.plane import Plane, for_tests
 from tests.rig.kube.standin_openshift_builds import DIGEST, REGISTRY, StandinBuilds
-from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT
-from tests.unit.cluster.discover.discovered import attachment
 
 BUILDS = "/apis/build.openshift.io/v1"
 IMAGE = "quay.io/team/ml:1"

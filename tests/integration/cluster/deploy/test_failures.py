@@ -19,8 +19,8 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
+from tests.rig.cluster.files import ON_OPENSHIFT, ROCE
 from tests.rig.command import Gpuctl
-from tests.unit.cluster.clusters import ON_OPENSHIFT, ROCE
 
 RDMA = {"network": {"rdma": ROCE}}
 

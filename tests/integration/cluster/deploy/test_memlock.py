@@ -11,9 +11,9 @@ from gpuctl.cluster.deploy import memlock
 from gpuctl.cluster.environment import Environment
 from gpuctl.edges.kube import cluster as kube
 from tests.integration.cluster.sync.pods import pod, real_node, start
+from tests.rig.cluster.files import ROCE
+from tests.rig.cluster.snapshots import env_of
 from tests.rig.kube.plane import Plane
-from tests.unit.cluster.clusters import ROCE
-from tests.unit.cluster.deploy.snapshots import env_of
 
 RDMA = {"network": {"rdma": ROCE}}
 

@@ -11,8 +11,8 @@ from gpuctl.cluster.deploy import destroy, status
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
 from tests.integration.cluster.deploy.real_node import IMAGE, real_node
+from tests.rig.cluster.files import ROCE
 from tests.rig.kube.plane import Plane
-from tests.unit.cluster.clusters import ROCE
 
 HERE = {
     "image": {"name": IMAGE},

@@ -14,8 +14,8 @@ from gpuctl.cluster.deploy.flow import PlanRequest
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.building import grant
 from tests.integration.cluster.deploy.lab import Lab
+from tests.rig.cluster.files import ON_OPENSHIFT, ROCE
 from tests.rig.command import Gpuctl
-from tests.unit.cluster.clusters import ON_OPENSHIFT, ROCE
 
 RBAC = "rbac.authorization.k8s.io"
 GRANTED = {

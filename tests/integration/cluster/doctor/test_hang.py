@@ -19,10 +19,10 @@ from gpuctl.cluster.environment import Environment, environment
 from gpuctl.cluster.manifests import config
 from tests.integration.cluster.inside.lab import NAMESPACE
 from tests.integration.cluster.sync.pods import pod, real_node, start
+from tests.rig.cluster.files import write
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.plane import Plane
 from tests.rig.tmux.screen import wait_until
-from tests.unit.cluster.clusters import write
 
 # Polls, as a rank that waits for others does; the name of its script is told nowhere.
 RANK = "import os\nos.nice(19)\nwhile True: pass"

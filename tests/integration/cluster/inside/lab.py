@@ -15,10 +15,10 @@ from typing import Any
 import debugpy
 
 from tests.integration.cluster.sync.pods import pod, real_node, start
+from tests.rig.cluster.files import write
 from tests.rig.kube.forwarding import children
 from tests.rig.kube.plane import Plane
 from tests.rig.tmux.screen import User, wait_until
-from tests.unit.cluster.clusters import write
 
 NAMESPACE = "team"
 LABELS = {

@@ -29,9 +29,9 @@ from gpuctl.edges.kube.pod_exec import BrokenOff, Command, NotStarted
 from tests.integration.cluster.sync.cut import Cut
 from tests.integration.cluster.sync.pods import SHARED, files_in, hashes, inside, pod, real_node, start
 from tests.integration.cluster.sync.watching import AWAIT, Heard, until
+from tests.rig.cluster.files import write
+from tests.rig.cluster.receiver import fill
 from tests.rig.kube.plane import Plane
-from tests.unit.cluster.clusters import write
-from tests.unit.cluster.sync.receiver import fill
 
 OWN: dict[str, Any] = {"/workspace": {"emptyDir": {}}}
 TARGET = "/workspace/code"

@@ -15,8 +15,8 @@ from gpuctl.cluster.deploy import via_ansible
 from gpuctl.cluster.deploy.model import Change, Field, Plan, plan_as_dict
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
+from tests.rig.cluster.snapshots import env_of
 from tests.rig.reports import valid_json
-from tests.unit.cluster.deploy.snapshots import env_of
 
 FINDING = Finding("quota", "Quota gpus", Verdict.WARN, "2 of 16 GPUs are left")
 RECREATED = Change("StatefulSet", "lab", "recreate", (Field("spec.serviceName", "a", "b"),))

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.clusterfile import schema
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.clusters import OPENSHIFT, write
-from tests.unit.cluster.golden import FOLDER
+from tests.rig.cluster.files import OPENSHIFT, write
+from tests.rig.cluster.golden import FOLDER
 
 
 def run(*words: str) -> Result:

@@ -18,8 +18,8 @@ from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.cluster.train.watch import Failure, Training, TrainingState
 from gpuctl.domain.findings import Finding, Verdict
+from tests.rig.cluster.files import cluster, write
 from tests.rig.reports import valid_json
-from tests.unit.cluster.clusters import cluster, write
 
 
 def parsed(*words: str) -> dict[str, Any]:

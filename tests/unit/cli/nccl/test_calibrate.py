@@ -20,7 +20,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from gpuctl.nccl.runner import ProgressListener
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets.model import NodeAccess
-from tests.unit.nccl.judge.made import GIB, run, said
+from tests.rig.nccl.judged import GIB, run, said
 
 NODES = ["node-0", "node-1", "node-2", "node-3"]
 SIZES = {1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}

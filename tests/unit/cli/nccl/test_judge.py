@@ -16,8 +16,8 @@ from gpuctl.cli.nccl.judge import judge
 from gpuctl.cli.nccl.run import command as run
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines.load import book
+from tests.rig.nccl.recorded import DATA
 from tests.rig.reports import valid_json, valid_junit, valid_metrics
-from tests.unit.nccl.parsing.recorded import DATA
 
 H100 = str(DATA / "h100_1n8g_allreduce.log")
 AZURE = "Standard_ND96isr_H100_v5"

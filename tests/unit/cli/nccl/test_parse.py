@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.parse import parse
 from gpuctl.core.errors import InvalidInput
-from tests.unit.nccl.parsing.recorded import DATA, FACTS, text
+from tests.rig.nccl.recorded import DATA, FACTS, text
 from tests.unit.nccl.parsing.test_forms import PER_ITERATION
 
 GOOD, BAD = "h100_2n16g_allreduce.log", "gh200_2n2g_allreduce_wrong.log"

@@ -21,8 +21,8 @@ from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runner import ProgressListener
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets.model import NodeAccess
+from tests.rig.nccl.simulated import CALM, net, seeded, slow
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, net, seeded, slow
 
 NODES = net(16).nodes
 

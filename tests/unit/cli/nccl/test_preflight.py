@@ -14,8 +14,8 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import peers
+from tests.rig.nccl.fleets import fleet
 from tests.rig.reports import valid_json, valid_junit, valid_metrics
-from tests.unit.nccl.preflight.fleets import fleet
 
 
 def call(command: Any, *words: object) -> Result:

@@ -17,7 +17,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.model import Sweep
 from gpuctl.workflows.nccl_targets import gpus_per_node, node_access
 from gpuctl.workflows.nccl_targets.model import EnvironmentOptions, HostOptions, NodeAccess, TargetRequest
-from tests.unit.cluster.clusters import write
+from tests.rig.cluster.files import write
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.cluster.clusterfile import locate
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.clusters import write
+from tests.rig.cluster.files import write
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.clusterfile.migrate import Added, migrate, replace
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.clusters import OPENSHIFT, ROOT
+from tests.rig.cluster.files import OPENSHIFT, ROOT
 
 OLDER = ROOT / "tests/data/cluster/older"
 NAMED = Added(image="quay.io/team/ml:1", resources={"openshift.io/mlx": 2})

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpuctl.cli.cluster.file import validate
 from gpuctl.cluster.clusterfile.read import load, parse
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
+from tests.rig.cluster.files import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
 
 OLDER = Path(__file__).parents[3] / "data/cluster/older"
 

@@ -18,7 +18,7 @@ from gpuctl.cluster.clusterfile.patterns import URL
 from gpuctl.cluster.clusterfile.read import EMPTY, parse
 from gpuctl.core.strict_yaml import At, Mistakes
 from gpuctl.core.strict_yaml import read as read_yaml
-from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
+from tests.rig.cluster.files import EKS, OPENSHIFT, ROCE, document
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # thousands of documents are written
 VALIDATOR = Draft202012Validator(schema.document())

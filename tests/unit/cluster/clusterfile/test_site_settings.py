@@ -15,8 +15,8 @@ from gpuctl.cluster.manifests import everything
 from gpuctl.cluster.manifests.references import references_of
 from gpuctl.cluster.train import launch
 from gpuctl.domain.findings import Verdict
-from tests.unit.cluster.clusters import cluster, mistakes
-from tests.unit.cluster.deploy.snapshots import there
+from tests.rig.cluster.files import cluster, mistakes
+from tests.rig.cluster.snapshots import there
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "fast"}}
 

@@ -16,8 +16,8 @@ from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
-from tests.unit.cluster.clusters import ON_OPENSHIFT, ROCE
-from tests.unit.cluster.deploy.snapshots import env_of, there
+from tests.rig.cluster.files import ON_OPENSHIFT, ROCE
+from tests.rig.cluster.snapshots import env_of, there
 
 LOCKING = {"ipc_lock": True, "rdma_as_root": True}
 PRIVILEGED = {"requires_privileged_scc": True}

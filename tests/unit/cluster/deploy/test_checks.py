@@ -12,8 +12,8 @@ from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.manifests import everything
 from gpuctl.cluster.manifests.references import references_of
 from gpuctl.domain.memlock import judge
-from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, ROCE
-from tests.unit.cluster.deploy.snapshots import ROOM, env_of, findings, node, pod, storage_class, there
+from tests.rig.cluster.files import BUILT, ON_OPENSHIFT, ROCE
+from tests.rig.cluster.snapshots import ROOM, env_of, findings, node, pod, storage_class, there
 
 RDMA = {"network": {"rdma": ROCE}}
 LOCKING = {"security": {"ipc_lock": True, "rdma_as_root": True}}

@@ -15,7 +15,7 @@ from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.snapshots import env_of
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
 

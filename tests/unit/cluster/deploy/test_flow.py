@@ -16,8 +16,8 @@ from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Kind
-from tests.unit.cluster.clusters import ROCE
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.files import ROCE
+from tests.rig.cluster.snapshots import env_of
 
 REPLICAS = Change("StatefulSet", "lab", "change", (Field("spec.replicas", 2, 4),))
 HOSTS = Change("ConfigMap", "lab-hosts", "change", (Field("data.hostfile", "a", "b"),))

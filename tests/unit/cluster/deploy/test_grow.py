@@ -15,7 +15,7 @@ from gpuctl.cluster.manifests import everything, storage
 from gpuctl.core.errors import Unreachable
 from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.edges.kube.cluster import Cluster
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.snapshots import env_of
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
 SIZE = "spec.volumeClaimTemplates[workspace].spec.resources.requests.storage"

@@ -19,8 +19,8 @@ from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import EnvironmentObjects
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.core.errors import GpuctlError
-from tests.unit.cluster.clusters import write
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.files import write
+from tests.rig.cluster.snapshots import env_of
 
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab"}}
 NOBODY = """current-context: a

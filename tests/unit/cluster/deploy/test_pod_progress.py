@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.deploy import pod_progress, wait
 from gpuctl.cluster.deploy.wait import EnvironmentView
 from gpuctl.cluster.environment import Environment, Object
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.snapshots import env_of
 
 NEWER = (
     "0/3 nodes are available: 1 node(s) had untolerated taint {team: b}, 2 node(s) were unschedulable. "

@@ -13,7 +13,7 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, everything
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.snapshots import env_of
 
 
 @dataclass

@@ -19,7 +19,7 @@ from gpuctl.core.errors import Unreachable
 from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
 from gpuctl.remote import model
-from tests.unit.remote.local import Pod, kill, lives, until
+from tests.rig.local_pods import Pod, kill, lives, until
 
 SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover.facts import Facts
-from tests.unit.cluster.discover.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
+from tests.rig.cluster.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
 
 
 def with_network(*networks: Any, **has: str) -> Facts:

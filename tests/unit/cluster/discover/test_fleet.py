@@ -11,7 +11,7 @@ from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover import flow
 from gpuctl.cluster.discover.draft import draft
 from gpuctl.cluster.discover.facts import Facts
-from tests.unit.cluster.discover.discovered import (
+from tests.rig.cluster.discovered import (
     FORBIDDEN,
     GOLDEN,
     H100,
@@ -34,9 +34,7 @@ from tests.unit.cluster.discover.discovered import (
 
 @pytest.mark.parametrize("name", names())
 def test_a_draft_is_as_it_was_when_people_read_it(name: str) -> None:
-    assert written(name) == (GOLDEN / name).read_text(), (
-        "python -m tests.unit.cluster.discover.discovered writes it anew"
-    )
+    assert written(name) == (GOLDEN / name).read_text(), "python -m tests.rig.cluster.discovered writes it anew"
 
 
 @pytest.mark.parametrize("found", [facts(), openshift(), eks()], ids=["plain", "openshift", "eks"])

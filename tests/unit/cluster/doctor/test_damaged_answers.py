@@ -19,7 +19,7 @@ from gpuctl.cluster.doctor.model import Facts, PodFacts
 from gpuctl.domain.findings import Verdict
 from gpuctl.remote.supervisor import frames
 from tests.rig import damaged_json
-from tests.unit.cluster.doctor.environments import facts
+from tests.rig.cluster.environments import facts
 
 TOKEN = "tok "  # noqa: S105
 # Names below these are anybody's.

@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.hang import HANG
 from gpuctl.cluster.doctor.model import Facts, PodFacts
-from tests.unit.cluster.doctor.environments import DATA, H100, ROCE, check, facts, lines, pod, ranks
+from tests.rig.cluster.environments import DATA, H100, ROCE, check, facts, lines, pod, ranks
 
 LOST = (DATA / "nvidia-smi/device-lost.txt").read_text().strip()
 

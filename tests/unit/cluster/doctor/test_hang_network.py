@@ -9,9 +9,9 @@ import pytest
 
 from gpuctl.cluster.doctor.interface_names import takes
 from gpuctl.cluster.doctor.model import Facts, Log
-from tests.unit.cluster.doctor.environments import ROCE, V1, V2, facts, port, ranks, room
+from tests.rig.cluster.environments import ROCE, V1, V2, facts, port, ranks, room
+from tests.rig.nccl.recorded import text
 from tests.unit.cluster.doctor.test_hang import told
-from tests.unit.nccl.parsing.recorded import text
 
 # ---- adapters -------------------------------------------------------------------------------------------------------
 

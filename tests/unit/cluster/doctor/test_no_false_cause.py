@@ -14,7 +14,7 @@ from gpuctl.cluster.doctor.hang import HANG
 from gpuctl.cluster.doctor.model import Facts, Log, PodFacts
 from gpuctl.cluster.doctor.slow import SLOW
 from gpuctl.cluster.doctor.start import START
-from tests.unit.cluster.doctor.environments import DATA, H100, ROCE, check, facts, inside, lines, pod, port, ranks, room
+from tests.rig.cluster.environments import DATA, H100, ROCE, check, facts, inside, lines, pod, port, ranks, room
 from tests.unit.cluster.doctor.test_hang import standin_at_work
 from tests.unit.cluster.doctor.test_hang_network import NET1, UP, written
 

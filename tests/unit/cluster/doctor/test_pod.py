@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 from gpuctl.cluster.doctor.pod import disk, gpus, jobs, machine, nccl_logs, network, variables
-from tests.unit.cluster.doctor.environments import DATA, H100
+from tests.rig.cluster.environments import DATA, H100
 
 AT_ONCE: Mapping[str, Any] = {"sample_s": 0.0, "limit_s": 20.0}
 LIMITS = (

@@ -18,7 +18,7 @@ from gpuctl.cluster.doctor import probe_pods, program
 from gpuctl.cluster.doctor.pod import main
 from gpuctl.edges.kube.pod_exec import Done
 from gpuctl.remote import connection, packing
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster.snapshots import env_of
 
 
 def started(asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:

@@ -13,8 +13,8 @@ from gpuctl.cluster.doctor.flow import suggested
 from gpuctl.cluster.doctor.model import PodFacts, as_dict
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import group_by_subject, warn
+from tests.rig.cluster.environments import DATA, facts, pod
 from tests.rig.recordings import recording
-from tests.unit.cluster.doctor.environments import DATA, facts, pod
 
 
 def of(name: str) -> gpus.Gpus:

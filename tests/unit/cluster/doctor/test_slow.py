@@ -11,8 +11,8 @@ from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.slow import SLOW
-from tests.unit.cluster.deploy import snapshots as cluster
-from tests.unit.cluster.doctor.environments import (
+from tests.rig.cluster import snapshots as cluster
+from tests.rig.cluster.environments import (
     H100,
     ROCE,
     check,
@@ -24,8 +24,8 @@ from tests.unit.cluster.doctor.environments import (
     ranks,
     room,
 )
+from tests.rig.nccl.recorded import text
 from tests.unit.cluster.doctor.test_hang import standin_at_work
-from tests.unit.nccl.parsing.recorded import text
 
 
 def rdma_lines(name: str) -> list[str]:

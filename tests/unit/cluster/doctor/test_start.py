@@ -14,8 +14,8 @@ from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import Finding, Verdict
-from tests.unit.cluster.deploy import snapshots as cluster
-from tests.unit.cluster.doctor.environments import ROCE, check, event, facts, lines, owner, pending, pod
+from tests.rig.cluster import snapshots as cluster
+from tests.rig.cluster.environments import ROCE, check, event, facts, lines, owner, pending, pod
 
 QUOTA = (
     'create Pod lab-1 in StatefulSet lab failed error: pods "lab-1" is forbidden: exceeded quota: few, '

@@ -9,8 +9,8 @@ from typing import Any
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.doctor.start import START
-from tests.unit.cluster.deploy import snapshots as cluster
-from tests.unit.cluster.doctor.environments import check, event, facts, lines, pending, pod
+from tests.rig.cluster import snapshots as cluster
+from tests.rig.cluster.environments import check, event, facts, lines, pending, pod
 from tests.unit.cluster.doctor.test_slow import PERSISTENT, with_gpus
 from tests.unit.cluster.doctor.test_slow import told as slow
 

@@ -17,7 +17,7 @@ from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.environment import Environment, environment
 from gpuctl.cluster.image_build import flow
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, cluster, write
+from tests.rig.cluster.files import BUILT, ON_OPENSHIFT, cluster, write
 
 FOLDER: dict[str, Any] = {"image": {"name": None, "build": {}}}
 INLINE: dict[str, Any] = {"image": {"name": None, "build": {"dockerfile": "FROM a\n"}}}

@@ -17,7 +17,7 @@ from gpuctl.cluster.image_build.judge import NotBuilt
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
-from tests.unit.cluster.clusters import ON_OPENSHIFT, cluster
+from tests.rig.cluster.files import ON_OPENSHIFT, cluster
 
 AWAY = Unreachable("begin a build of lab", "the connection was lost")
 

@@ -16,9 +16,9 @@ from gpuctl.cluster.manifests import FIXED, KINDS, VOLUMES, as_yaml, everything,
 from gpuctl.cluster.manifests.container import user
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
-from tests.unit.cluster import golden
-from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, cluster
-from tests.unit.cluster.rendered import CASES, RDMA, containers, environments, named, one, pod_specs
+from tests.rig.cluster import golden
+from tests.rig.cluster.files import EKS, OPENSHIFT, ROCE, cluster
+from tests.rig.cluster.rendered import CASES, RDMA, containers, environments, named, one, pod_specs
 
 
 @pytest.fixture(scope="module")

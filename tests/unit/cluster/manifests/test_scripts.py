@@ -24,7 +24,7 @@ from gpuctl.remote import packing
 from gpuctl.remote.connection import MODULES
 from gpuctl.remote.model import Program
 from gpuctl.remote.supervisor import frames, protocol
-from tests.unit.cluster.clusters import OPENSHIFT
+from tests.rig.cluster.files import OPENSHIFT
 
 SECRET = {key: f"the-{key}" for key in KEYS}
 EDITORS = ("sshd", "code-server", "jupyter-lab")

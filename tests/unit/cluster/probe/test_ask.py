@@ -18,7 +18,7 @@ from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.probe.pod import container, network, run_programs
 from gpuctl.remote import detached
 from gpuctl.remote.supervisor import protocol
-from tests.unit.remote.local import Pod, kill, strangers
+from tests.rig.local_pods import Pod, kill, strangers
 
 FILES = sorted(Path(network.__file__).parent.glob("*.py"))
 

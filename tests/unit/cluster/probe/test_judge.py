@@ -14,9 +14,9 @@ from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.selftest import judge as testing
 from gpuctl.domain import gpu_health
 from gpuctl.domain.findings import Verdict, group_by_subject
+from tests.rig.cluster.files import ROCE, cluster
+from tests.rig.cluster.probe_answers import facts, gpus
 from tests.rig.recordings import recording
-from tests.unit.cluster.clusters import ROCE, cluster
-from tests.unit.cluster.probe.answers import facts, gpus
 
 MIG = Path("tests/data/nvidia-smi/L-a100-mig.txt")
 LOST = Path("tests/data/nvidia-smi/device-lost.txt")

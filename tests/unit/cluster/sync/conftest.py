@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cluster.sync.receiver import TREE, fill
+from tests.rig.cluster.receiver import TREE, fill
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.cluster.sync.stream import Refused
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.findings import Verdict
-from tests.unit.cluster.sync.receiver import files, fill, open_stream, sync
+from tests.rig.cluster.receiver import files, fill, open_stream, sync
 
 
 @pytest.mark.parametrize("part", [0.2, 0.4, 0.6, 0.8])

@@ -20,7 +20,7 @@ from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import Unreachable
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube.cluster import Cluster
-from tests.unit.cluster.sync.receiver import files, fill, open_stream
+from tests.rig.cluster.receiver import files, fill, open_stream
 
 TREE = {"train.py": "train", "pkg/a.py": "a"}
 AWAY = "it is not running (Pending)"

@@ -15,7 +15,7 @@ from gpuctl.cluster.sync.local import KeepsChanging, Local
 from gpuctl.cluster.sync.model import Item
 from gpuctl.cluster.sync.scan import rescan, scan
 from gpuctl.core.errors import InvalidInput
-from tests.unit.cluster.sync.receiver import fill
+from tests.rig.cluster.receiver import fill
 
 USUAL = Excludes([])
 

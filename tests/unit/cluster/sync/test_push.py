@@ -17,7 +17,7 @@ from gpuctl.cluster.sync.model import Item
 from gpuctl.cluster.sync.push import PodSync, SyncRequest, preview
 from gpuctl.cluster.sync.scan import scan
 from gpuctl.domain.findings import Verdict
-from tests.unit.cluster.sync.receiver import TREE, files, fill, first, open_stream, opened, sync
+from tests.rig.cluster.receiver import TREE, files, fill, first, open_stream, opened, sync
 
 
 def test_a_folder_is_there_afterwards_and_a_second_sync_sends_nothing(here: Path, there: Path) -> None:

@@ -13,7 +13,7 @@ from gpuctl.cluster.sync import pod, stream
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote import packing
 from gpuctl.remote.supervisor import frames
-from tests.unit.cluster.sync.receiver import fill, first, open_stream, sync
+from tests.rig.cluster.receiver import fill, first, open_stream, sync
 
 FILES = [*sorted(Path(pod.__path__[0]).glob("*.py")), Path(frames.__file__)]
 

@@ -9,7 +9,7 @@ import pytest
 from gpuctl.cluster.deploy.model import Change, Field, Plan
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import active_training
-from tests.unit.cluster.clusters import cluster
+from tests.rig.cluster.files import cluster
 
 IMAGE = Field("spec.template.spec.containers[ml].image", "ml:1", "ml:2")
 

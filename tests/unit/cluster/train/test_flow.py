@@ -17,8 +17,8 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote import detached
-from tests.unit.cluster.clusters import cluster
-from tests.unit.remote.local import Pod
+from tests.rig.cluster.files import cluster
+from tests.rig.local_pods import Pod
 
 
 @pytest.fixture

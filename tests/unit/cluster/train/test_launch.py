@@ -13,8 +13,8 @@ from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.request import Launcher
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
-from tests.unit.cluster.clusters import cluster
-from tests.unit.cluster.probe.answers import facts
+from tests.rig.cluster.files import cluster
+from tests.rig.cluster.probe_answers import facts
 
 WHERE = "--master_addr=lab-0.lab.team.svc --master_port=29500 train.py --lr 1"
 

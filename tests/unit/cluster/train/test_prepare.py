@@ -11,7 +11,7 @@ from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import prepare
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.cluster import Cluster
-from tests.unit.cluster.clusters import cluster
+from tests.rig.cluster.files import cluster
 
 
 class Only:

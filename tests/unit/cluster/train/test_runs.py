@@ -17,8 +17,8 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.remote import detached
 from gpuctl.remote.detached import PodRuns, Run
 from gpuctl.remote.model import PodTarget, ProcessExit
-from tests.unit.cluster.clusters import cluster
-from tests.unit.remote.local import Pod, later, until
+from tests.rig.cluster.files import cluster
+from tests.rig.local_pods import Pod, later, until
 
 BY_SSH = ("deepspeed", "--num_nodes=3", "train.py")
 IN_EACH = ("torchrun", "--nnodes=3", "train.py")

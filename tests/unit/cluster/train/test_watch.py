@@ -18,7 +18,7 @@ from gpuctl.cluster.train.watch import Training, TrainingState, Watch
 from gpuctl.core.errors import Unreachable
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.remote import detached
-from tests.unit.remote.local import Pod, kill, later, python, until
+from tests.rig.local_pods import Pod, kill, later, python, until
 
 MARK = "of-no-process"
 WAITS = "import time; print('waits', flush=True); time.sleep(600)"

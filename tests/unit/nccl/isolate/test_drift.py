@@ -9,9 +9,9 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.drift import PairRun, drift
 from gpuctl.nccl.isolate.model import Fleet
+from tests.rig.nccl.simulated import CALM, Played, net, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, net, play_fleet, seeded, slow
 
 GUST = Fault("slow", "node", ("node-7",), 0.2, times=1)  # one slow run, so that its nodes are tested again
 

@@ -11,10 +11,10 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Sweep, Transport
+from tests.rig.nccl.builders import GIB, run
+from tests.rig.nccl.simulated import CALM, RAILS, Played, known, net, play_fleet, seeded
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.builders import GIB, run
-from tests.unit.nccl.isolate.simulated import CALM, RAILS, Played, known, net, play_fleet, seeded
 
 SIXTEEN = [f"node-{number}" for number in range(16)]
 

@@ -10,9 +10,9 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import LaunchResult
+from tests.rig.nccl.simulated import CALM, known, net, play, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, seeded, slow
 
 
 def test_of_two_nodes_it_cannot_be_told_which_one_hangs() -> None:

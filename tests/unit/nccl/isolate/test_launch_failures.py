@@ -10,9 +10,9 @@ import pytest
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Conclusion
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
+from tests.rig.nccl.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 
 WHY = "0/8 nodes are available: 1 Insufficient nvidia.com/gpu"
 

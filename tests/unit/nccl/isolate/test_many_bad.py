@@ -11,10 +11,10 @@ from gpuctl.nccl.isolate.model import Fleet, Policy
 from gpuctl.nccl.isolate.pair_outliers import similar
 from gpuctl.nccl.isolate.speed_clusters import chance_of_pattern, cluster_speeds
 from gpuctl.nccl.model import Launch
+from tests.rig.nccl.simulated import Played, net, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.rig.nccl_fleet.scatter import Scatter
-from tests.unit.nccl.isolate.simulated import Played, net, play_fleet, seeded, slow
 
 NOISE = Scatter("laplace", 0.0035, 0.0)  # 0.5 % standard deviation
 

@@ -9,9 +9,9 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet, Policy
+from tests.rig.nccl.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
 def test_a_slow_node_is_named_within_the_budget_and_the_rest_is_confirmed() -> None:

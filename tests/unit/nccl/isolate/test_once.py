@@ -6,9 +6,9 @@ import pytest
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
+from tests.rig.nccl.simulated import CALM, Played, known, net, play, play_fleet, seeded
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded
 
 FLEETS = [(8, 0), (12, 4), (64, 8)]
 

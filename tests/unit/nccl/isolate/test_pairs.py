@@ -10,8 +10,8 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate import pair_outliers
 from gpuctl.nccl.model import LaunchResult, Outcome
-from tests.unit.nccl.builders import GIB, ended, run
-from tests.unit.nccl.isolate.simulated import seeded
+from tests.rig.nccl.builders import GIB, ended, run
+from tests.rig.nccl.simulated import seeded
 
 
 def some(speeds: Iterable[float]) -> list[LaunchResult]:

@@ -12,11 +12,11 @@ from gpuctl.nccl.isolate import record
 from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
 from gpuctl.nccl.isolate.next_round import decide
-from tests.contracts.sources import ROOT, importers
+from tests.rig.nccl.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
+from tests.rig.source_files import ROOT, importers
 
 SEEDS = st.integers(0, 10**6)
 HARD = st.sampled_from(["slow", "hang", "crash", "corrupt", "vanish"])

@@ -7,7 +7,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate.rail_selection import check
 from gpuctl.nccl.topology.adapters import devices
-from tests.unit.nccl.preflight.fleets import efa, node
+from tests.rig.nccl.fleets import efa, node
 
 OWN = ("mlx5_0", "mlx5_2", "mlx5_10")
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.nccl.isolate import command
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate import record
-from tests.unit.nccl.isolate.simulated import known, net, play
+from tests.rig.nccl.simulated import known, net, play
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from gpuctl.cli.nccl.isolate import command
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate import record
 from gpuctl.nccl.isolate.model import Fleet, Policy
+from tests.rig.nccl.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.rig.reports import valid_json, valid_junit, valid_metrics
-from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
 def replayed(path: Path, *arguments: str) -> tuple[int, str]:

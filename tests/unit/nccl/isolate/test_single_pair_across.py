@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpuctl.nccl.isolate.model import Fleet, Round
 from gpuctl.nccl.isolate.next_round import decide
 from gpuctl.nccl.model import LaunchResult
-from tests.unit.nccl.builders import ended
+from tests.rig.nccl.builders import ended
 
 
 def following(racks: str, *runs: LaunchResult) -> list[tuple[str, ...]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.domain.findings import Verdict
+from tests.rig.nccl.simulated import net, play, slow
 from tests.rig.nccl_fleet.faults import Fault
-from tests.unit.nccl.isolate.simulated import net, play, slow
 
 
 @pytest.mark.parametrize("count", [4, 6, 16, 64, 256])

@@ -13,9 +13,9 @@ from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import reference
 from gpuctl.nccl.isolate.observations import observe
 from gpuctl.nccl.isolate.speed_clusters import cluster_speeds
+from tests.rig.nccl.simulated import Played, net, play, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.rig.nccl_fleet.scatter import Scatter
-from tests.unit.nccl.isolate.simulated import Played, net, play, play_fleet, seeded, slow
 
 NOISE = Scatter("laplace", 0.007, 0.0)  # 1 % standard deviation
 FEWER_FROM = 8  # the runs of every pair grow with the square of the nodes

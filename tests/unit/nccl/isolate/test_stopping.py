@@ -14,10 +14,10 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.launch_failures import excluded_nodes
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
+from tests.rig.nccl.simulated import CALM, Played, known, net, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play_fleet, seeded, slow
 
 WHY = "0/8 nodes are available: 1 Insufficient nvidia.com/gpu"
 FAULTS = st.sampled_from(["none", "slow", "hang", "crash", "intermittent", "uplink", "half"])

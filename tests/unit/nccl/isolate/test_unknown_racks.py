@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.nccl.isolate.model import Fleet
+from tests.rig.nccl.simulated import CALM, Played, net, play_fleet, seeded, slow
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.simulated import CALM, Played, net, play_fleet, seeded, slow
 
 
 def unplaced(count: int, rack: int, across: float, *faults: Fault, seed: int = 1) -> Played:

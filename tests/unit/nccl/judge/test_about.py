@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.nccl import context
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run
+from tests.rig.nccl.judged import GIB, HEALTHY, found, recorded, run
 
 
 def test_a_whole_device_list_tells_nodes_gpus_and_processes() -> None:

@@ -11,7 +11,7 @@ from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Timing
-from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
+from tests.rig.nccl.judged import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
 
 
 def test_the_measured_run_on_four_p5en_holds() -> None:

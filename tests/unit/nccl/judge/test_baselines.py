@@ -12,7 +12,7 @@ import yaml
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import GIB, SHIPPED
+from tests.rig.nccl.judged import GIB, SHIPPED
 
 ROW = yaml.safe_load(load.SHIPPED.read_text())["baselines"][0]
 ARTEFACT_SYSTEMS = ("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")

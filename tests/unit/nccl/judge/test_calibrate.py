@@ -16,7 +16,7 @@ from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Run, Versions
-from tests.unit.nccl.judge.made import GIB, P5EN, SHIPPED, run, said
+from tests.rig.nccl.judged import GIB, P5EN, SHIPPED, run, said
 
 OWN = RunContext("our-h200", network="efa")
 SIZES = {1024: 0.02, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}

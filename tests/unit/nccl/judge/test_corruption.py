@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome
-from tests.unit.nccl.judge.made import GIB, HEALTHY, SHIPPED, found, recorded, row, run, verdicts
+from tests.rig.nccl.judged import GIB, HEALTHY, SHIPPED, found, recorded, row, run, verdicts
 
 
 def test_wrong_values_of_each_size_are_a_finding() -> None:

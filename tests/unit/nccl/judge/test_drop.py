@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import GIB, HEALTHY, LOGS, found, recorded, row, run, verdicts
+from tests.rig.nccl.judged import GIB, HEALTHY, LOGS, found, recorded, row, run, verdicts
 
 MIB = 1 << 20
 FELL = ["rocm_mi350x_8g_collapsed_ws.log", "mi350x_8g_collapsed.log"]

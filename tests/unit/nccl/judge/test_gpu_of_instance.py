@@ -12,8 +12,8 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import calibrate
 from gpuctl.nccl.baselines.consistency import contradicted
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run
-from tests.unit.nccl.parsing.recorded import path
+from tests.rig.nccl.judged import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run
+from tests.rig.nccl.recorded import path
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Iterations, Run
-from tests.unit.nccl.judge.made import GIB, HEALTHY, found, run, verdicts
+from tests.rig.nccl.judged import GIB, HEALTHY, found, run, verdicts
 
 
 def timed(given: Run, most: dict[int, float]) -> Run:

@@ -15,8 +15,8 @@ from gpuctl.nccl.judge.outcome import MIXED
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.judge.made import GIB, HEALTHY, LOGS, P5EN, SHIPPED, recorded, row, run
-from tests.unit.nccl.parsing.recorded import text
+from tests.rig.nccl.judged import GIB, HEALTHY, LOGS, P5EN, SHIPPED, recorded, row, run
+from tests.rig.nccl.recorded import text
 
 ORDER = list(Verdict)
 SINGLE_NODE = "h100_1n8g_allreduce.log"

@@ -12,8 +12,8 @@ from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.messages import sizes_measured
 from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
-from tests.unit.nccl.parsing.recorded import TEXTS, text
+from tests.rig.nccl.judged import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
+from tests.rig.nccl.recorded import TEXTS, text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.judge.made import HEALTHY, LOGS, P5EN, SHIPPED, found, recorded
+from tests.rig.nccl.judged import HEALTHY, LOGS, P5EN, SHIPPED, found, recorded
 
 LIST = """# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20
 #

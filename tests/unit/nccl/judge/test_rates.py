@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from gpuctl.nccl import bandwidth
 from gpuctl.nccl.model import Row, Timing
-from tests.unit.nccl.judge.made import GIB, recorded, row
+from tests.rig.nccl.judged import GIB, recorded, row
 
 
 def test_a_hierarchical_run_on_b200_fills_three_quarters_of_an_adapter() -> None:

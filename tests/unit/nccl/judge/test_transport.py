@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.model import Rank, Run, Transport
 from gpuctl.nccl.networks import network
-from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run, said, verdicts
+from tests.rig.nccl.judged import GIB, HEALTHY, found, recorded, run, said, verdicts
 
 
 def on(network: str, given: Run = HEALTHY, **other: object) -> Run:

@@ -7,7 +7,7 @@ import pytest
 from gpuctl.nccl.model import Outcome, Run
 from gpuctl.nccl.parsing import parse
 from gpuctl.nccl.parsing.parse import Stopped
-from tests.unit.nccl.parsing.recorded import runs, text
+from tests.rig.nccl.recorded import runs, text
 
 HUNG = text("h100_2n16g_hang.log")
 HEAD = HUNG.replace("alder-11", "node-4").replace("alder-12", "node-5")

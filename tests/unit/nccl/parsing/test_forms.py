@@ -6,7 +6,7 @@ import json
 
 from gpuctl.nccl import serialize
 from gpuctl.nccl.model import Iterations, Timing
-from tests.unit.nccl.parsing.recorded import runs, text
+from tests.rig.nccl.recorded import runs, text
 
 HEADING = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong"

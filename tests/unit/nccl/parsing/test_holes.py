@@ -9,7 +9,7 @@ import pytest
 from gpuctl.nccl import serialize
 from gpuctl.nccl.model import NoNumber, Outcome, Run
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.parsing.recorded import runs, text
+from tests.rig.nccl.recorded import runs, text
 
 WHOLE = text("h100_1n8g_allreduce.log")
 REPORT = json.loads(text("h100_2n16g_allreduce.json"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.parsing import recorded
+from tests.rig.nccl import recorded
 
 NAMES = (
     "h100_1n8g_allreduce.log",

@@ -16,7 +16,7 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.parsing import recorded
+from tests.rig.nccl import recorded
 
 LINES = [line for line in recorded.text("h100_2n2g_roce_info.log").splitlines() if line.strip()]
 OTHER = [line for line in recorded.text("h100_1n8g_allreduce.log").splitlines() if line.strip()]

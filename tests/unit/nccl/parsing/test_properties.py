@@ -16,7 +16,7 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Row
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.parsing.recorded import FACTS, READABLE, TEXTS, runs, text
+from tests.rig.nccl.recorded import FACTS, READABLE, TEXTS, runs, text
 
 WITH_ROWS = [name for name in TEXTS if FACTS[name].get("rows")]
 HEADED = [

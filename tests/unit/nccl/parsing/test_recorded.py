@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpuctl.nccl import serialize
-from tests.unit.nccl.parsing.recorded import DATA, FACTS, OURS, RECORDED, flat, path, runs, text
+from tests.rig.nccl.recorded import DATA, FACTS, OURS, RECORDED, flat, path, runs, text
 
 
 def test_every_excerpt_has_its_facts() -> None:

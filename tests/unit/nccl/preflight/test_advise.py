@@ -9,8 +9,8 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.advise import advise
 from gpuctl.nccl.topology.adapters import adapters, rails
+from tests.rig.nccl.fleets import DATA, Facts, efa, fleet, node, port, roce
 from tests.rig.recordings import recording
-from tests.unit.nccl.preflight.fleets import DATA, Facts, efa, fleet, node, port, roce
 
 
 def why(facts: Facts, name: str) -> str:

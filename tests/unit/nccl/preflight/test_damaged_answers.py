@@ -17,7 +17,7 @@ from gpuctl.nccl import preflight
 from gpuctl.nccl.advise import advise
 from gpuctl.nccl.topology import adapters, racks
 from tests.rig import damaged_json
-from tests.unit.nccl.preflight import fleets
+from tests.rig.nccl import fleets
 
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 NODES = ("node-1", "node-2", "node-3")

@@ -18,8 +18,8 @@ from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import gpus, idle
 from tests.rig import h100_node
 from tests.rig.h100_node import LIMITS, program, put
+from tests.rig.nccl.fleets import DATA
 from tests.rig.recordings import recording
-from tests.unit.nccl.preflight.fleets import DATA
 
 
 def read(name: str) -> str:

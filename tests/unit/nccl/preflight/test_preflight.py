@@ -10,7 +10,7 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import gpus
-from tests.unit.nccl.preflight.fleets import Facts, efa, fleet, node, problems, said
+from tests.rig.nccl.fleets import Facts, efa, fleet, node, problems, said
 
 FAIL, WARN, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology import racks, ring_order
-from tests.unit.nccl.preflight.fleets import efa, node, roce
+from tests.rig.nccl.fleets import efa, node, roce
 
 
 def test_racks_come_together_and_a_ring_crosses_each_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
-from tests.unit.nccl.preflight.fleets import Facts, efa, fleet, node, port, roce
+from tests.rig.nccl.fleets import Facts, efa, fleet, node, port, roce
 
 Path = tuple[str | int, ...]
 

@@ -18,7 +18,7 @@ from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.edges.kube.pod_exec import Program as Started
 from gpuctl.remote import packing
 from gpuctl.remote.model import PodTarget, Program
-from tests.unit.cluster.sync.receiver import Process
+from tests.rig.cluster.receiver import Process
 
 
 class Pod:

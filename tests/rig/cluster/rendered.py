@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Object, environment
-from tests.unit.cluster.clusters import EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, write
+from tests.rig.cluster.files import EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, write
 
 RDMA = {"network": {"rdma": {**ROCE, "devices": ["mlx5_0"], "attachments": ["net-a"], "dmabuf": False}}}
 NODES = {

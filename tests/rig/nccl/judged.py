@@ -11,7 +11,7 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Rank, Row, Run, Timing, Transport
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.parsing.recorded import FACTS, text
+from tests.rig.nccl.recorded import FACTS, text
 
 LOGS = sorted(name for name in FACTS if name.endswith(".log"))
 GIB = 1 << 30

@@ -12,10 +12,10 @@ from gpuctl.cluster.doctor.model import Check, Facts, PodFacts, Trouble
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import config
 from gpuctl.domain.findings import Finding, Verdict, group_by_subject
-from tests.unit.cluster.deploy import snapshots as cluster
-from tests.unit.cluster.deploy.snapshots import env_of
+from tests.rig.cluster import snapshots as cluster
+from tests.rig.cluster.snapshots import env_of
 
-DATA = Path(__file__).parents[3] / "data"
+DATA = Path(__file__).parents[2] / "data"
 H100 = (DATA / "nvidia-smi/570-h100-8gpu.xml").read_text()
 ROCE = {
     "network": {

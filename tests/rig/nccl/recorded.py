@@ -12,7 +12,7 @@ from gpuctl.nccl.parsing import parse
 from tests.rig import recordings
 
 Facts = dict[str, dict[str, Any]]
-DATA = Path(__file__).parents[3] / "data" / "nccl"
+DATA = Path(__file__).parents[2] / "data" / "nccl"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # every worker reads both at its start
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import as_list
 
-from tests.unit.gpuhost.trees import TreeHost, put, small_server
+from tests.rig.trees.host import TreeHost, put, small_server
 
 CPU, NODE, PCI = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/bus/pci/devices"
 IDLE = (("POLL", 0), ("C1", 2), ("C1E", 10), ("C6", 133))

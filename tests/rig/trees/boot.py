@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.unit.gpuhost.trees import program, put, small_server
+from tests.rig.trees.host import program, put, small_server
 
 TESTS = Path(__file__).parents[2]
 CONFIG = "boot/grub/grub.cfg"

@@ -13,7 +13,7 @@ from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Object, environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.domain.findings import Finding
-from tests.unit.cluster.clusters import cluster
+from tests.rig.cluster.files import cluster
 
 ROOM = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1", "cpu": "192", "memory": "2Ti"}
 

@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 
 from gpuctl.domain.findings import Finding, Verdict
 
-DATA = Path(__file__).parents[3] / "data"
+DATA = Path(__file__).parents[2] / "data"
 Facts = dict[str, Any]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.unit.nccl.preflight import fleets
+from tests.rig.nccl import fleets
 
 Facts = dict[str, Any]
 LINE = "2026-11-27T03:00:01.000001+0000 n1 kernel: {}"

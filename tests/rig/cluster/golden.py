@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests import as_yaml, everything
-from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROOT
+from tests.rig.cluster.files import EKS, OPENSHIFT, ROOT
 
 FOLDER = ROOT / "tests/data/cluster/golden"
 

@@ -17,7 +17,7 @@ import yaml
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.cluster.discover.facts import Facts
-from tests.unit.cluster.clusters import ROOT
+from tests.rig.cluster.files import ROOT
 
 GOLDEN = ROOT / "tests/data/cluster/discover"
 Object = dict[str, Any]

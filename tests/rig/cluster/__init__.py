@@ -1,0 +1,1 @@
+"""Clusters, environments and their pods, made for tests."""

@@ -1,0 +1,1 @@
+"""Runs, logs, fleets and nodes of NCCL tests, made for tests or recorded."""
