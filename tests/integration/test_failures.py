@@ -188,7 +188,7 @@ def _sudo_asks(host: TestHost, user: str) -> None:
 FOREVER = "#!/bin/sh\nexec yes 'this login shell prints without end'\n"
 NONSENSE = """#!/bin/sh
 # Stands in for a python that answers, with the token of the request, what no engine would answer.
-token=$(grep -ao 'gpuctl-[0-9a-f]* ' | head -n 1)
+token=$(grep -m 1 -ao 'gpuctl-[0-9a-f]* ' | head -n 1)
 printf '\\n%s%s\\n' "$token" '{"form": 99}'
 """
 
