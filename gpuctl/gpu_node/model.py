@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.domain.findings import Finding, Verdict, overall
@@ -73,7 +73,7 @@ class HostGpuFacts:
     busy: tuple[str, ...] | None  # reasons not to disturb the host
     repositories: tuple[Repository, ...] | None
     keys: tuple[RepositoryKey, ...] | None
-    offers: Mapping[str, Sequence[str]] | None = field(hash=False)
+    offers: Mapping[str, tuple[str, ...]] | None = field(hash=False)
     lists_age_days: int | None  # since the package lists were fetched
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)

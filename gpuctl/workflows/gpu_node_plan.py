@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges import inventory_cache
+from gpuctl.engine import typed_json
 from gpuctl.gpu_node import facts_file, offers, resolution, site
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.facts_file import Fleet, HostRecord
@@ -84,9 +85,11 @@ def _recorded(source: Path, request: PlanRequest) -> Fleet:
         raise InvalidInput("use facts of a file and of an inventory", wrong, "leave one out")
     fleet = facts_file.read(source)
     for name, row in fleet.hosts.items():
-        if nonsense := _nonsense(row.stack):
+        try:
+            host_gpu_facts(row.stack)
+        except typed_json.Misfit as error:
             hint = "give a file that `gpuctl gpu-node plan --save FILE` of this version wrote"
-            raise InvalidInput(f"use the facts of {name} in {source}", nonsense, hint)
+            raise InvalidInput(f"use the facts of {name} in {source}", str(error), hint) from error
     if request.stack is None:
         return fleet
     plain = _of_file(request.stack).plain
@@ -107,13 +110,10 @@ def _collected(request: PlanRequest, today: date, on_result: OnResult) -> tuple[
     records: dict[str, HostRecord] = {}
     unasked = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
     for result in results:
-        stack = _facts(result, "stack")
-        if isinstance(stack, str):
-            unasked[result.host] = stack
-        elif nonsense := _nonsense(stack):
-            unasked[result.host] = f"its facts make no sense: {nonsense}"
+        if result.answer is None:
+            unasked[result.host] = result.wrong
         else:
-            records[result.host] = HostRecord(stack, wanted[result.host].plain)
+            records[result.host] = HostRecord(result.answer["facts"]["stack"], wanted[result.host].plain)
     records = _resolve(direct, records, request, today, on_result)
     names = [host.name for host in hosts]
     ordered = {name: records[name] for name in names if name in records}
@@ -170,17 +170,19 @@ def _resolve(
             questions[name] = question
     due = [host for host in hosts if host.name in questions]
     results = _ask(due, lambda host: _question("transaction", questions[host.name]), request, on_result)
-    answers = {result.host: _facts(result, "transaction") for result in results}
+    answers = {result.host: _answer(result) for result in results}
     return {
-        name: replace(row, question=questions[name], answer=_answer(answers[name])) if name in questions else row
+        name: replace(row, question=questions[name], answer=answers[name]) if name in questions else row
         for name, row in records.items()
     }
 
 
-def _answer(facts: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if isinstance(facts, str):
-        return {"manager": None, "output": None, "unread": {"output": facts}}
-    return facts
+def _answer(result: HostResult) -> Mapping[str, Any]:
+    """The resolved transaction; without an answer, the reason is that of its output."""
+    if result.answer is None:
+        return {"manager": None, "output": None, "unread": {"output": result.wrong}}
+    transaction: Mapping[str, Any] = result.answer["facts"]["transaction"]
+    return transaction
 
 
 def _question(subjects: str, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,14 +200,6 @@ def _ask(
     return run_on_all(hosts, question, forks=request.forks, timeout_s=request.timeout, on_result=on_result)
 
 
-def _facts(result: HostResult, subject: str) -> Mapping[str, Any] | str:
-    """The facts of an answer, or the reason why there are none."""
-    if result.answer is None:
-        return result.wrong
-    facts = result.answer.get("facts", {}).get(subject)
-    return facts if isinstance(facts, Mapping) else "its answer has no facts"
-
-
 def _planned(name: str, row: HostRecord, recorded: bool, today: date) -> StackPlan:
     """The plan of a host, with its transaction if one was to be resolved."""
     made, facts = _decided(name, row, today)
@@ -221,14 +215,3 @@ def _decided(name: str, row: HostRecord, today: date) -> tuple[StackPlan, HostGp
     facts = host_gpu_facts(row.stack)
     request = site.read_variables({VARIABLE: row.gpu_stack}, name)
     return plan(name, facts, request, knowledge(), today), facts
-
-
-def _nonsense(stack: Mapping[str, Any]) -> str:
-    """Why facts cannot be used; "" if they can. Hosts and files are not trusted."""
-    try:
-        host_gpu_facts(stack)
-    except KeyError as error:
-        return f"{error.args[0]} is missing"
-    except TypeError as error:
-        return str(error)
-    return ""

@@ -12,6 +12,7 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
+from gpuctl.engine import typed_json
 from gpuctl.gpu_node import facts_file, resolution, site
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.facts_file import Fleet, HostRecord
@@ -105,7 +106,7 @@ def test_facts_survive_json() -> None:
     ],
 )
 def test_facts_of_another_shape_are_refused(name: str, value: object) -> None:
-    with pytest.raises(TypeError, match=name):
+    with pytest.raises(typed_json.Misfit, match=name):
         host_gpu_facts({**plain(), name: value})
 
 

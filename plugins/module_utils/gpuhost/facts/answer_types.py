@@ -524,13 +524,78 @@ class UseFacts(TypedDict, total=False):
     seconds: Amount
 
 
-class StackFacts(TypedDict, total=False):
-    """See `stack.read`; gpuctl/gpu_node/facts.py holds it against its shape."""
+class StackGpu(TypedDict):
+    """A GPU on the PCI bus."""
 
-    stack: object
+    address: str
+    device: str
+    subvendor: str | None
+    subdevice: str | None
+
+
+class StackRepository(TypedDict):
+    """One of NVIDIA's repositories."""
+
+    file: str
+    uri: str
+    keys: list[str]
+    verified: bool
+
+
+class StackKey(TypedDict):
+    """A key that signs repositories; `unusable`: why it cannot be used, "" if it can."""
+
+    name: str
+    fingerprint: str
+    unusable: str
+
+
+class Stack(TypedDict):
+    """See `stack.read`."""
+
+    gpus: list[StackGpu] | None
+    nvswitches: list[str] | None
+    infiniband_vpd: list[str] | None
+    efa_devices: list[str] | None
+    smi_gpus: Count | None
+    kernel: str | None
+    headers: bool | None
+    secure_boot: bool | None
+    mok_enrolled: bool | None
+    distribution: str | None
+    architecture: str | None
+    packages: dict[str, str] | None
+    holds: list[str] | None
+    pins: list[str] | None
+    running_module: str | None
+    running_open: bool | None
+    installed_module: str | None
+    installed_open: bool | None
+    foreign_modules: list[str] | None
+    busy: list[str] | None
+    repositories: list[StackRepository] | None
+    keys: list[StackKey] | None
+    offers: dict[str, list[str]] | None
+    lists_age_days: Count | None
+    efa_installed: str | None
+    unread: Reasons
+
+
+class StackFacts(TypedDict, total=False):
+    """Answer to the subjects "stack"."""
+
+    stack: Stack
+
+
+class Transaction(TypedDict):
+    """See `transaction.read`."""
+
+    manager: str | None
+    output: str | None
+    unread: Reasons
 
 
 class TransactionFacts(TypedDict, total=False):
-    """See `transaction.read`; gpuctl/gpu_node/facts.py holds it against its shape."""
+    """Answer to the subjects "transaction"."""
 
-    transaction: object
+    transaction: Transaction
