@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from gpuctl.audit.judge import judge
-from gpuctl.domain import kernel_faults
+from gpuctl.domain import kernel_faults, xid_actions
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.gpu_errors import Catalogue
 from gpuctl.domain.node_facts import Facts, Fleet, get, unread
@@ -28,32 +29,21 @@ def _node(node: str, facts: Facts, catalogue: Catalogue) -> Iterator[Finding]:
         return
     earlier = boots.get(-1, {}).get("lines", [])
     log = parse_lines([*earlier, *([REBOOT] if earlier else []), *boots[0]["lines"]])
-    found = judge(node, log, catalogue) if log.xids or log.sxids or log.unreadable else []
-    faults = [*kernel_faults.find(boots[0]["lines"], node), *kernel_faults.find(earlier, node, earlier=True)]
-    yield from (_of_node(finding, node) for finding in found)
-    yield from faults
+    found = [_of_node(finding, node) for finding in xid_actions.findings(log, catalogue)]
+    found += [*kernel_faults.find(boots[0]["lines"], node), *kernel_faults.find(earlier, node, earlier=True)]
+    yield from found
     for number, boot in boots.items():
         if boot["dropped"]:
             which = "this boot" if number == 0 else "the boot before"
             message = f"{boot['dropped']} messages of {which} were not judged: there are too many"
             yield Finding("kernel-log", node, Verdict.WARN, message, {}, "judge the log as a file: gpuctl audit --from")
-    if not found and not faults:
+    if not found:
         lines = sum(boot["kernel_lines"] for boot in boots.values())
         before = f"; of the boot before nothing can be read: {reasons['boot -1']}" if "boot -1" in reasons else ""
         yield Finding("kernel-log", node, Verdict.OK, f"no fault in {lines} kernel messages{before}")
 
 
 def _of_node(finding: Finding, node: str) -> Finding:
-    """Lines of one host have no other's findings: the node's name in the inventory stands before the GPU's."""
-    part = finding.subject[finding.subject.find("GPU ") :] if "GPU " in finding.subject else finding.subject
-    if "NVSwitch " in finding.subject:
-        part = finding.subject[finding.subject.find("NVSwitch ") :]
-    return Finding(
-        finding.check,
-        f"{node} {part}" if part and part != node else node,
-        finding.verdict,
-        finding.message,
-        finding.numbers,
-        finding.hint,
-        finding.source,
-    )
+    """The finding for the node by its name in the inventory, which may differ from the one in its log."""
+    part = re.search(r"\b(?:GPU|NVSwitch) .+", finding.subject)
+    return replace(finding, subject=f"{node} {part[0]}" if part else node)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.engine import gpu_xml
+from gpuctl.engine import fact_types, gpu_xml, typed_json
 
 LOOK = 4096  # bytes that are inspected
 MOST = 64 << 20  # bytes of an XML file: that of eight GPUs has half a MiB
@@ -44,5 +44,4 @@ def read_xml(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInput(f"read {path}", str(error), XML_HINT) from error
     unread = {} if parsed["driver"] else {"driver": "nvidia-smi names no driver version"}
-    missing = dict.fromkeys(("module", "open_module", "switches", "fabric_manager", "fabric_manager_runs", "on_bus"))
-    return {"gpu": {**missing, **parsed, "unread": unread}}
+    return {"gpu": {**dict.fromkeys(typed_json.fields_of(fact_types.GpuFacts)), **parsed, "unread": unread}}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import HostResult
     from gpuctl.nccl.preflight.facts_file import Fleet
 
 LOG = click.Path(path_type=Path, allow_dash=True)
@@ -71,8 +70,7 @@ class AuditRequest:
                  "[default: this boot and the one before]"),
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
-    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="Number of nodes at a time."),
-    click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one node."),
+    options.visit("node"),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
 )  # fmt: skip
 @report_options
@@ -98,13 +96,13 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.domain.findings import exit_code
     from gpuctl.domain.report import Report, summary
     from gpuctl.nccl.preflight import facts_file
-    from gpuctl.workflows import audit as flow
+    from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
     fleet = _ask(request)
     if request.save is not None:
         facts_file.save(request.save, fleet)
-    results = flow.judge(fleet, knowledge.catalogue())
+    results = audit_rules.judge(fleet, knowledge.catalogue())
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
@@ -119,19 +117,14 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
 
 
 def _ask(request: AuditRequest) -> Fleet:
+    from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import audit as flow
-    from gpuctl.workflows.nccl_targets import hosts as nccl_hosts
 
-    def on_result(result: HostResult) -> None:
-        if result.answer is None:
-            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
-
-    hosts = nccl_hosts.hosts_of(request.inventory, request.limit, "", "rack")
+    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
     started = time.monotonic()
-    fleet = flow.ask(
-        hosts.targets, flow.AuditOptions(request.forks, request.timeout, request.window, request.since), on_result
-    )
-    click.echo(f"queried {output.plural(len(hosts.targets), 'node')} in {time.monotonic() - started:.1f} s", err=True)
+    asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
+    fleet = flow.ask(hosts, asked, output.unreached)
+    click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet
 
 

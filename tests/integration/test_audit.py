@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuctl.audit import knowledge
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import Target
-from gpuctl.workflows import audit
+from gpuctl.workflows import audit, audit_rules
 from tests.integration.conftest import Hosts
 from tests.rig import TestHost
 
@@ -41,7 +41,7 @@ def targets(hosts: Sequence[TestHost], become: bool) -> list[Target]:
 
 def run(hosts: Sequence[TestHost], become: bool = True) -> list[Finding]:
     fleet = audit.ask(targets(hosts, become), audit.AuditOptions(window_s=0.2), lambda _: None)
-    return audit.judge(fleet, knowledge.catalogue())
+    return audit_rules.judge(fleet, knowledge.catalogue())
 
 
 def failed(findings: Sequence[Finding]) -> set[tuple[str, str]]:

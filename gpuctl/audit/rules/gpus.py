@@ -27,7 +27,7 @@ class Issue:
 
 
 @dataclass(frozen=True)
-class Rule:
+class GpuRule:
     """A rule on one value of a GPU. `always`: every GPU on Linux has the value; one that is missing is UNKNOWN."""
 
     check: str
@@ -131,15 +131,17 @@ def _limits(facts: Facts) -> str | None:
     return None if not limits or None in limits else ", ".join(map(str, sorted(limits)))
 
 
-persistence = Rule(
+persistence = GpuRule(
     "persistence", "persistence", "persistence mode", "persistence mode is on", _persistence, always=True
 )
-compute_mode = Rule(
+compute_mode = GpuRule(
     "compute-mode", "compute_mode", "compute mode", "no compute mode keeps jobs out", _compute_mode, always=True
 )
-sram = Rule("sram", "sram_threshold", "threshold of SRAM errors", "no GPU exceeds the threshold of SRAM errors", _sram)
-temperature = Rule(
+sram = GpuRule(
+    "sram", "sram_threshold", "threshold of SRAM errors", "no GPU exceeds the threshold of SRAM errors", _sram
+)
+temperature = GpuRule(
     "temperature", "temperature_c", "temperature", f"every GPU is more than {CLOSE_C} C below its limit", _temperature,
     always=True,
 )  # fmt: skip
-_power = Rule("power-limit", "power_limit_w", "power limit", "no GPU has less than its default", _power_limit)
+_power = GpuRule("power-limit", "power_limit_w", "power limit", "no GPU has less than its default", _power_limit)

@@ -19,7 +19,6 @@ from gpuctl.workflows.gpu_node_plan import PlanRequest
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
     from gpuctl.gpu_node.model import Component, StackPlan
-    from gpuctl.hosts.model import HostResult
     from gpuctl.workflows.gpu_node_plan import FleetPlan
 
 File = click.Path(dir_okay=False, path_type=Path)
@@ -39,8 +38,7 @@ LABEL_WIDTH = 18
     ),
     click.option("--from", "source", metavar="FILE", type=File, help="Use the facts of a file, and query no host."),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
-    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="Number of hosts at a time."),
-    click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one host."),
+    options.visit("host"),
 )
 @click.option("--strict", is_flag=True, help="Count warnings as problems.")
 @report_options
@@ -48,7 +46,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     """Show which driver, fabric services and packages every GPU host would get, and why, or why it is refused.
 
     Nothing is installed or written on a host. Packages are resolved on the host, with the package lists it has. Exit
-    status 1 if a host is refused or unknown, 3 if one was not reached.
+    code 1 if a host is refused or unknown, 3 if one was not reached.
     """
     from gpuctl.domain.findings import exit_code
     from gpuctl.domain.report import Report
@@ -56,7 +54,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
 
     check_folder(metrics)
     started = time.monotonic()
-    fleet = plan_hosts(request, datetime.now().astimezone().date(), _on_result)
+    fleet = plan_hosts(request, datetime.now().astimezone().date(), output.unreached)
     results = [*_unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)]
     code = worst([exit_code(results, strict), 3 if fleet.unasked else 0])
     if request.source is None:
@@ -68,11 +66,6 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     report = Report("gpu-node plan", {target: results}, details, strict=strict, code=code)
     publish(report, form, metrics, lambda: _show(fleet, results))
     raise click.exceptions.Exit(code)
-
-
-def _on_result(result: HostResult) -> None:
-    if result.answer is None:
-        click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
 
 def _unreached(fleet: FleetPlan) -> list[Finding]:

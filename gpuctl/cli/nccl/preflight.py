@@ -21,7 +21,7 @@ from gpuctl.core.exit_codes import worst
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import HostResult, Target
+    from gpuctl.hosts.model import Target
     from gpuctl.nccl.advise.model import Advice
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
@@ -94,8 +94,7 @@ fleet_options = options.together(
     target_options.use_inventory_names,
     target_options.ssh_args,
     target_options.rack_var,
-    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="Number of nodes at a time."),
-    click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one node."),
+    options.visit("node"),
 )
 
 
@@ -206,10 +205,6 @@ def _only(fleet: Fleet, nodes: str) -> Fleet:
 def _collect(hosts: Sequence[Target], request: FleetRequest) -> Fleet:
     from gpuctl.workflows import preflight_facts
 
-    def on_result(result: HostResult) -> None:
-        if result.answer is None:
-            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
-
     facts_options = preflight_facts.FactsOptions(
         request.search_path,
         request.use_inventory_names,
@@ -218,7 +213,7 @@ def _collect(hosts: Sequence[Target], request: FleetRequest) -> Fleet:
         request.timeout,
     )
     started = time.monotonic()
-    fleet = preflight_facts.ask(hosts, facts_options, on_result)
+    fleet = preflight_facts.ask(hosts, facts_options, output.unreached)
     click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet
 

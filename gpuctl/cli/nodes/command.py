@@ -26,7 +26,6 @@ File = click.Path(dir_okay=False, path_type=Path)
 SORTS = ("inventory", "name", "idle", "use", "memory", "util", "since", "who")
 Source = Callable[[], "tuple[list[Node], list[str]]"]
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-MOST_CONNECTIONS = 64
 
 
 class Duration(click.ParamType[float]):
@@ -116,27 +115,14 @@ class NodesRequest:
     click.option(
         "--every", type=options.Finite(1, 86400), default=5, show_default=True, help="Seconds between two readings."
     ),
-    click.option(
-        "--forks",
-        type=click.IntRange(1),
-        default=MOST_CONNECTIONS,
-        show_default=True,
-        help="Number of nodes at the same time.",
-    ),
-    click.option(
-        "--timeout",
-        type=options.Finite(1, 86400),
-        default=60,
-        show_default=True,
-        help="Seconds to wait for a node's answer.",
-    ),
+    options.visit("node", 60),
     report_options,
 )
 def nodes(request: NodesRequest, form: Form, metrics: Path | None) -> None:
     """Show who uses which GPUs since when, and which GPUs are free: one trip to each node, all at once.
 
     Owners are persons, Slurm jobs, pods, containers and services. What a node does not tell is UNKNOWN, never idle.
-    Exit status 1 for FAIL and UNKNOWN, 3 if a node was not reached.
+    Exit code 1 for FAIL and UNKNOWN, 3 if a node was not reached.
     """
     _check(request, form)
     check_folder(metrics)
@@ -174,12 +160,13 @@ def _source(request: NodesRequest) -> Source:
         from gpuctl.workflows import nodes_kube
 
         return lambda: (nodes_kube.ask(request.context), [])
+    from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import nodes as flow
 
     notes: list[str] = []
     if request.recorded:
         return lambda: (flow.use(flow.load(request.recorded), recorded=True, notify=notes.append), notes)
-    hosts = flow.targets(request.inventory, request.limit)
+    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
 
     def read() -> tuple[list[Node], list[str]]:
         notes.clear()
@@ -193,8 +180,8 @@ def _ask(request: NodesRequest, hosts: Sequence[Target]) -> Fleet:
     from gpuctl.workflows import nodes as flow
 
     def on_result(result: HostResult) -> None:
-        if result.answer is None and not request.watch:
-            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
+        if not request.watch:
+            output.unreached(result)
 
     started = time.monotonic()
     fleet = flow.ask(hosts, request.forks, request.timeout, on_result)

@@ -130,6 +130,20 @@ profile = click.option(
 )
 check = click.option("--check", is_flag=True, help="Change nothing; report what would be changed.")
 diff = click.option("--diff", is_flag=True, help="Show each setting before and after, and the reason for it.")
+
+
+def visit(of: str, timeout_s: float = 120) -> Callable[[Command], Command]:
+    """Options of a command that asks hosts and changes none; `of`: what it calls them."""
+    return together(
+        click.option(
+            "--forks", type=click.IntRange(1), default=64, show_default=True, help=f"Number of {of}s at a time."
+        ),
+        click.option(
+            "--timeout", type=Finite(1, 86400), default=timeout_s, show_default=True, help=f"Seconds for one {of}."
+        ),
+    )
+
+
 strict = click.option("--strict", is_flag=True, help="Count settings that a host does not support as problems.")
 allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
 context = click.option(

@@ -7,12 +7,15 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from gpuctl.core import text
 from gpuctl.engine import printable
+
+if TYPE_CHECKING:
+    from gpuctl.hosts.model import HostResult
 
 names = text.named
 plural = text.plural
@@ -27,6 +30,12 @@ def data(value: object, form: Output) -> None:
     import yaml
 
     click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110), nl=False)
+
+
+def unreached(result: HostResult) -> None:
+    """Print to standard error why a host gave no answer; nothing for one that did."""
+    if result.answer is None:
+        click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

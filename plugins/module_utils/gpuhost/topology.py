@@ -94,15 +94,6 @@ def devices(host: Host) -> list[Device]:
     return [device for address in host.listdir(PCI) for device in _device(host, address)]
 
 
-def unclassified(host: Host) -> list[str]:
-    """Addresses of PCI devices whose class cannot be read: whether they are GPUs is not known."""
-    return [
-        address
-        for address in host.listdir(PCI)
-        if not re.fullmatch(r"0x[0-9a-f]{6}", host.value(f"{PCI}/{address}/class") or "")
-    ]
-
-
 def _device(host: Host, address: str) -> list[Device]:
     # Class 02: network (Ethernet, InfiniBand); class 03: display, where 0300 may be a server's own small VGA chip.
     base = f"{PCI}/{address}"

@@ -13,6 +13,7 @@ from gpuctl.cli.nodes import command
 from gpuctl.cli.nodes.draw import duration, ranges
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.report import JSON_SCHEMA
+from gpuctl.hosts import plan as host_plan
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes as flow
@@ -169,7 +170,7 @@ def test_xml_files_of_one_name_are_nodes_of_their_own(tmp_path: Path) -> None:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
-    monkeypatch.setattr(flow, "targets", lambda inventory, limit: [])
+    monkeypatch.setattr(host_plan, "targets", lambda source, limit: [])
     monkeypatch.setattr(flow, "ask", lambda hosts, forks, timeout_s, on_result: fleet)
 
 

@@ -58,6 +58,17 @@ def test_messages_that_nobody_may_read_are_no_empty_log(root: Path) -> None:
     assert "Operation not permitted" in facts["unread"]["boot 0"]
 
 
+def test_a_journal_that_shows_nothing_is_no_quiet_day_unless_it_has_older_messages(root: Path) -> None:
+    quiet = "case \"$*\" in *--since*) ;; *) echo '2026-11-27T03:00:00.000001+0000 n1 kernel: usb 1-1: new';; esac"
+    program(root, "journalctl", quiet)
+    day = kernel_log.read(Host(root), {"since_h": 24})
+    assert [(boot["boot"], boot["kernel_lines"]) for boot in day["boots"]] == [(0, 0), (-1, 0)]
+    program(root, "journalctl", "exit 0")  # what a user without rights to the journal sees
+    facts = kernel_log.read(Host(root), {"since_h": 24})
+    assert facts["boots"] is None
+    assert set(facts["unread"]) == {"boot 0", "boot -1"}
+
+
 def test_of_too_many_lines_the_newest_are_kept_and_the_rest_is_counted(root: Path) -> None:
     line = "kernel: NVRM: Xid (PCI:0000:18:00): 31, MMU Fault"
     program(root, "journalctl", f"i=0; while [ $i -lt 2010 ]; do echo '{line}'; i=$((i+1)); done")

@@ -12,7 +12,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
-from gpuctl.workflows import audit
+from gpuctl.workflows import audit, audit_rules
 from tests.rig.healthy_nodes import LINE, Facts, fleet
 from tests.rig.recordings import recording
 
@@ -21,7 +21,7 @@ XID_79 = LINE.format("NVRM: Xid (PCI:0000:18:00): 79, pid=7, name=python, GPU ha
 
 
 def judge(nodes: dict[str, Facts], **unasked: str) -> list[Finding]:
-    return audit.judge(Fleet(nodes, unasked), CATALOGUE)
+    return audit_rules.judge(Fleet(nodes, unasked), CATALOGUE)
 
 
 def bad(nodes: dict[str, Facts], **unasked: str) -> list[tuple[str, str, Verdict]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..host import Host
+from ..host import Host, Result
 
 LINES = 50_000  # of the newest messages of a boot are read
 MOST = 2_000  # of them that matter are passed on
@@ -44,13 +44,13 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _messages(host: Host, boot: int, since_h: Any) -> str:
-    """Messages of a boot: from the journal, else from the kernel's buffer, which has only the running one's."""
-    window = [f"--since=-{float(since_h):g}h"] if since_h else []
-    arguments = ["-k", "-b", str(boot), "-o", "short-iso-precise", "-n", str(LINES), "--no-pager", "-q", *window]
-    journal = host.run("journalctl", *arguments, limit=LIMIT_S)
-    if journal.ok and (journal.out.strip() or (window and not journal.err.strip())):
-        return journal.out
-    reason = journal.last_line if journal.err.strip() or not journal.ok else "the journal has no kernel messages"
+    """Messages of a boot, from the journal; else all of the kernel's buffer, which has only the running boot's."""
+    messages = _journal(host, boot, f"--lines={LINES}", *([f"--since=-{float(since_h):g}h"] if since_h else []))
+    # A user without rights to the journal gets nothing, and no error: silence counts only if there is something.
+    if messages.ok and (messages.out.strip() or (since_h and _journal(host, boot, "--lines=1").out.strip())):
+        return messages.out
+    silent = messages.ok and not messages.err.strip()
+    reason = "the journal shows no kernel messages" if silent else messages.last_line
     if boot:
         raise OSError(f"no messages of the boot before: {reason}")
     buffer = host.run("dmesg", "--time-format=iso", limit=LIMIT_S)
@@ -59,6 +59,11 @@ def _messages(host: Host, boot: int, since_h: Any) -> str:
     if not buffer.ok or not buffer.out.strip():
         raise OSError(f"{reason}; dmesg: {buffer.last_line if not buffer.ok else 'no messages'}")
     return buffer.out
+
+
+def _journal(host: Host, boot: int, *options: str) -> Result:
+    form = ("-k", "-b", str(boot), "-o", "short-iso-precise", "--no-pager", "-q")
+    return host.run("journalctl", *form, *options, limit=LIMIT_S)
 
 
 def _filtered(text: str) -> dict[str, Any]:

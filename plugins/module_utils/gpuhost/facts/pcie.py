@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host import Host
-from ..topology import PCI, devices, unclassified
+from ..topology import PCI, devices
+from . import gpu_bus
 
 ERRORS = {"fatal": "aer_dev_fatal", "nonfatal": "aer_dev_nonfatal", "correctable": "aer_dev_correctable"}
 
@@ -16,10 +17,8 @@ ERRORS = {"fatal": "aer_dev_fatal", "nonfatal": "aer_dev_nonfatal", "correctable
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{links, unread}: one link for each GPU and NIC; `links` is None if the bus cannot be read."""
     unread: dict[str, str] = {}
-    unknown = unclassified(host)
-    if unknown or not host.exists(PCI):
-        missing = f"the class of PCI device {unknown[0]} cannot be read" if unknown else f"{PCI} is missing"
-        return {"links": None, "unread": {"links": missing}}
+    if gpu_bus.count(host, unread) is None:
+        return {"links": None, "unread": {"links": unread["on_bus"]}}
     return {"links": [_link(host, d.address, d.kind, unread) for d in devices(host)], "unread": unread}
 
 
