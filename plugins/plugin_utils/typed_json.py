@@ -19,6 +19,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    NoReturn,
     TypeVar,
     Union,
     get_args,
@@ -77,7 +78,7 @@ def read(value: object, shape: Any, place: str = "", *, extra: bool = False) -> 
     if extra and isinstance(value, dict):
         known = set(fields_of(shape))
         value = {name: inner for name, inner in value.items() if name in known}
-    return _read(value, shape, place)
+    return _reader(shape)(value, place)
 
 
 def fields_of(shape: type) -> list[str]:
@@ -92,56 +93,108 @@ def object_fields(shape: type, name: str) -> list[str]:
     return fields_of(first) if _is_object(first) else []
 
 
-def _read(value: object, shape: Any, place: str) -> Any:
+# Place of a value: its path, or the place of what it is in and its name or number there. Most are never spelt out.
+Place = str | tuple[Any, object]
+Reader = Callable[[object, Place], Any]
+_NAME = object()  # stands for "a name in", where the name itself is wrong
+
+
+@cache
+def _reader(shape: Any) -> Reader:
+    """The function that reads values of a shape: an answer has thousands of values of few shapes."""
     origin, arguments = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        return _limited(_read(value, arguments[0], place), arguments[1:], place)
+        return _limited(_reader(arguments[0]), arguments[1:])
     if origin in (Union, UnionType):
-        return _read(value, _member(value, arguments, place), place)
+        return _union(arguments)
     if origin is Literal:
-        if not _looks_like(value, shape):
-            raise _misfit(value, _name(shape), place)
-        return value
-    if _is_object(shape) or origin in (*LISTS, *MAPPINGS):
-        return _container(value, shape, place)
-    return SCALARS[shape](value, place)
-
-
-def _container(value: object, shape: Any, place: str) -> Any:
-    origin, arguments = get_origin(shape), get_args(shape)
+        is_choice = _kind(shape)
+        return lambda value, place: value if is_choice(value) else _refuse(value, _name(shape), place)
     if origin in LISTS:
-        items = _of_type(value, list, "a list", place)
-        read_items = [_read(item, arguments[0], f"{place}[{number}]") for number, item in enumerate(items)]
-        return tuple(read_items) if origin is tuple else read_items
-    pairs = _of_type(value, dict, "an object", place)
+        return _list(_reader(arguments[0]), origin is tuple)
     if origin in MAPPINGS:
-        return {
-            _read(n, arguments[0], f"a name in {place}"): _read(v, arguments[1], _path(place, n))
-            for n, v in pairs.items()
-        }
-    return _object(pairs, shape, place)
+        return _mapping(*map(_reader, arguments))
+    return _object(shape) if _is_object(shape) else SCALARS[shape]
 
 
-def _member(value: object, members: tuple[Any, ...], place: str) -> Any:
-    """The member of a union that a value is meant to be; of several objects the one with its names, or the first."""
-    fitting = [member for member in members if _looks_like(value, member)]
-    if not fitting:
-        raise _misfit(value, " or ".join(map(_name, members)), place)
-    return next((member for member in fitting if _has_names(value, member)), fitting[0])
+def _limited(read_value: Reader, limits: Sequence[Between | Parsed]) -> Reader:
+    def read_limited(value: object, place: Place) -> Any:
+        result = read_value(value, place)
+        for limit in limits:
+            if not limit.fits(result):
+                _refuse(result, limit.name, place)
+        return result
+
+    return read_limited
 
 
-def _looks_like(value: object, shape: Any) -> bool:
-    """True if a value is of the kind of the shape; its content may be wrong."""
-    origin = get_origin(shape)
+def _union(members: tuple[Any, ...]) -> Reader:
+    """Reads the member that a value is meant to be; of several objects the one with its names, or the first."""
+    readers = [(_kind(member), member, _reader(member)) for member in members]
+    optional = NoneType in members
+
+    def read_union(value: object, place: Place) -> Any:
+        if value is None and optional:
+            return None
+        fitting = [(member, read_member) for is_kind, member, read_member in readers if is_kind(value)]
+        if not fitting:
+            _refuse(value, " or ".join(map(_name, members)), place)
+        if len(fitting) > 1:
+            fitting = [pair for pair in fitting if _has_names(value, pair[0])] or fitting
+        return fitting[0][1](value, place)
+
+    return read_union
+
+
+def _list(read_item: Reader, as_tuple: bool) -> Reader:
+    def read_list(value: object, place: Place) -> Any:
+        items = [read_item(item, (place, number)) for number, item in enumerate(_of_type(value, list, "a list", place))]
+        return tuple(items) if as_tuple else items
+
+    return read_list
+
+
+def _mapping(read_name: Reader, read_value: Reader) -> Reader:
+    def read_mapping(value: object, place: Place) -> Any:
+        pairs = _of_type(value, dict, "an object", place)
+        return {read_name(n, (place, _NAME)): read_value(v, (place, n)) for n, v in pairs.items()}
+
+    return read_mapping
+
+
+def _object(shape: Any) -> Reader:
+    """Reads the fields of a TypedDict or dataclass, which may have such objects in themselves."""
+    build: Callable[..., Any] = dict if is_typeddict(shape) else shape
+    required = [field.name for field in _fields(shape) if field.required]
+
+    def read_object(value: object, place: Place) -> Any:
+        pairs, shapes = _of_type(value, dict, "an object", place), _shapes(shape)
+        fields = {n: _reader(s)(pairs[n], (place, n)) for n, s in shapes.items() if n in pairs}
+        missing = next((name for name in required if name not in pairs), None)
+        if missing is not None:
+            raise Misfit(f"{_path(_spelt(place), missing)} is missing")
+        if len(fields) < len(pairs):
+            unknown = next(name for name in pairs if name not in fields)
+            path = _path(_spelt(place), unknown)
+            raise Misfit(f"{path} is {_shown(pairs[unknown])}, and no such name is known")
+        return build(**fields)
+
+    return read_object
+
+
+@cache
+def _kind(shape: Any) -> Callable[[object], bool]:
+    """The function that is True for values of the kind of a shape, whose content may be wrong."""
+    origin, arguments = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        return _looks_like(value, get_args(shape)[0])
+        return _kind(arguments[0])
     if origin is Literal:
-        return any(value == choice and type(value) is type(choice) for choice in get_args(shape))
+        return lambda value: any(value == choice and type(value) is type(choice) for choice in arguments)
     if _is_object(shape) or origin in MAPPINGS:
-        return isinstance(value, dict)
+        return lambda value: isinstance(value, dict)
     if origin in LISTS:
-        return isinstance(value, list)
-    return type(value) in (int, float) if shape is float else type(value) is shape
+        return lambda value: isinstance(value, list)
+    return lambda value: type(value) in (int, float) if shape is float else type(value) is shape
 
 
 def _has_names(value: object, shape: Any) -> bool:
@@ -158,17 +211,9 @@ def _names(shape: Any) -> list[str]:
     return [field.name for field in _fields(shape)]
 
 
-def _object(values: dict[str, object], shape: Any, place: str) -> Any:
-    fields = _fields(shape)
-    present = [field for field in fields if field.name in values]
-    read_values = {field.name: _read(values[field.name], field.shape, _path(place, field.name)) for field in present}
-    missing = next((field.name for field in fields if field.required and field.name not in values), None)
-    if missing is not None:
-        raise Misfit(f"{_path(place, missing)} is missing")
-    unknown = [name for name in values if name not in read_values]
-    if unknown:
-        raise Misfit(f"{_path(place, unknown[0])} is {_shown(values[unknown[0]])}, and no such name is known")
-    return read_values if is_typeddict(shape) else shape(**read_values)
+@cache
+def _shapes(shape: Any) -> dict[str, Any]:
+    return {field.name: field.shape for field in _fields(shape)}
 
 
 @cache
@@ -183,44 +228,37 @@ def _fields(shape: Any) -> list[_Field]:
     ]
 
 
-def _limited(value: object, limits: Sequence[Between | Parsed], place: str) -> object:
-    for limit in limits:
-        if not limit.fits(value):
-            raise _misfit(value, limit.name, place)
-    return value
-
-
-def _text(value: object, place: str) -> object:
+def _text(value: object, place: Place) -> object:
     return _of_type(value, str, NAMES[str], place)
 
 
-def _whole(value: object, place: str) -> object:
+def _whole(value: object, place: Place) -> object:
     if type(value) is not int or not INT64.fits(value):
-        raise _misfit(value, NAMES[int], place)
+        _refuse(value, NAMES[int], place)
     return value
 
 
-def _number(value: object, place: str) -> object:
+def _number(value: object, place: Place) -> object:
     if type(value) is int:
         return _whole(value, place)
     if type(value) is not float or not math.isfinite(value):
-        raise _misfit(value, NAMES[float], place)
+        _refuse(value, NAMES[float], place)
     return value
 
 
-def _anything(value: object, place: str) -> object:
+def _anything(value: object, place: Place) -> object:
     return value
 
 
-def _truth(value: object, place: str) -> object:
+def _truth(value: object, place: Place) -> object:
     return _of_type(value, bool, NAMES[bool], place)
 
 
-def _null(value: object, place: str) -> object:
+def _null(value: object, place: Place) -> object:
     return _of_type(value, NoneType, NAMES[NoneType], place)
 
 
-SCALARS: Mapping[Any, Callable[[object, str], object]] = {
+SCALARS: Mapping[Any, Reader] = {
     str: _text,
     int: _whole,
     float: _number,
@@ -231,9 +269,9 @@ SCALARS: Mapping[Any, Callable[[object, str], object]] = {
 }
 
 
-def _of_type(value: object, of: type[T], name: str, place: str) -> T:
+def _of_type(value: object, of: type[T], name: str, place: Place) -> T:
     if not isinstance(value, of):
-        raise _misfit(value, name, place)
+        _refuse(value, name, place)
     return value
 
 
@@ -246,8 +284,18 @@ def _name(shape: Any) -> str:
     return "a list" if origin in LISTS else NAMES.get(shape, "an object")
 
 
-def _misfit(value: object, expected: str, place: str) -> Misfit:
-    return Misfit(f"{place or 'it'} is {_shown(value)}, not {expected}")
+def _refuse(value: object, expected: str, place: Place) -> NoReturn:
+    raise Misfit(f"{_spelt(place) or 'it'} is {_shown(value)}, not {expected}")
+
+
+def _spelt(place: Place) -> str:
+    """A place as people read it: "facts.gpu.gpus[3].model"."""
+    if isinstance(place, str):
+        return place
+    parent, name = _spelt(place[0]), place[1]
+    if name is _NAME:
+        return f"a name in {parent}"
+    return f"{parent}[{name}]" if isinstance(name, int) else _path(parent, name)
 
 
 def _shown(value: object) -> str:
