@@ -13,6 +13,7 @@ CAPPED = "sw_power_cap"
 REMAPPED_MOST = 512  # Azure's number for "replace" (azurehpc-health-checks); NVIDIA does not confirm it: a warning
 RESET = "drain it and reset the GPU (nvidia-smi --gpu-reset), or reboot"
 LOST = "look for Xid messages in dmesg; drain the node and reboot it"
+AT_WORK = 50  # percent: at full load every GPU reaches its power limit (an H200 that multiplies matrices: 695 of 700 W)
 SHOWN = 3  # values named in one message
 # Values about the health of the GPU's memory; the others are judged where they are used.
 MEMORY = ("ecc", "ecc_pending", "uncorrectable", "remap_pending", "remap_failure", "remapped", "retire_pending")
@@ -30,6 +31,18 @@ def issues(gpu: Mapping[str, Any]) -> list[HealthIssue]:
     """Reported errors and memory health of a GPU, as facts/gpu_xml.py returns it."""
     failed = errors(gpu)
     return [*failed, *(i for i in memory(gpu) if not (failed and i.verdict is Verdict.UNKNOWN))]
+
+
+def why_capped(gpu: Mapping[str, Any]) -> str:
+    """Reason why a GPU at its power limit needs attention; empty for one that works at its default limit."""
+    limit, default, busy = gpu["power_limit_w"], gpu["default_power_limit_w"], gpu["busy_percent"]
+    if limit is None or default is None:
+        return "and it is unknown whether that was lowered"
+    if limit < default:
+        return f"{limit} W, by default {default} W"
+    if busy is None or busy < AT_WORK:
+        return "though it is not known to be at work" if busy is None else f"though it is only {busy} % busy"
+    return ""
 
 
 def memory(gpu: Mapping[str, Any]) -> list[HealthIssue]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok
-from gpuctl.domain.gpu_health import CAPPED, SLOWED
+from gpuctl.domain.gpu_health import CAPPED, SLOWED, why_capped
 from gpuctl.domain.gpu_health import issues as health_issues
 from gpuctl.domain.node_facts import Facts, Fleet, equal, get, some, unread, usual, why
 
@@ -222,6 +222,8 @@ def _clocks_of(node: str, name: str, gpu: Mapping[str, Any]) -> list[Finding]:
     if slowed:
         message = f"{name} is slowed down by {', '.join(slowed)}"
         return [fail("clocks", node, message, "check cooling and power supply", reasons=", ".join(slowed))]
-    if CAPPED in reasons:
-        return [Finding("clocks", node, Verdict.WARN, f"{name} is at its power limit", hint="nvidia-smi -q -d POWER")]
+    reason = why_capped(gpu) if CAPPED in reasons else ""
+    if reason:
+        message = f"{name} is at its power limit, {reason}"
+        return [Finding("clocks", node, Verdict.WARN, message, hint="nvidia-smi -q -d POWER")]
     return []

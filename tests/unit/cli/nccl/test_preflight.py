@@ -69,12 +69,13 @@ def test_preflight_of_the_healthy_nodes_alone_exits_0(saved: Path) -> None:
 
 
 def test_a_warning_exits_1_only_with_strict_and_is_then_a_failure_of_junit(tmp_path: Path) -> None:
-    at_its_limit = fleet(2, node_2=lambda facts: facts["gpu"]["gpus"][0].update(slowed_by=["sw_power_cap"]))
+    capped = {"slowed_by": ["sw_power_cap"], "power_limit_w": 500, "default_power_limit_w": 700}
+    at_its_limit = fleet(2, node_2=lambda facts: facts["gpu"]["gpus"][0].update(capped))
     facts_file.save(tmp_path / "f", Fleet(at_its_limit))
     assert call(preflight, "--from", tmp_path / "f").exit_code == 0
     said = call(preflight, "--from", tmp_path / "f", "--strict", "-o", "junit")
     assert said.exit_code == 1
-    assert '<failure message="GPU 0 is at its power limit" type="WARN">' in said.output
+    assert '<failure message="GPU 0 is at its power limit, 500 W, by default 700 W" type="WARN">' in said.output
 
 
 def test_a_node_that_was_not_reached_makes_exit_3(tmp_path: Path) -> None:

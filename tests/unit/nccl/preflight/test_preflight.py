@@ -25,6 +25,12 @@ def gpu(name: str, value: Any) -> Callable[[Facts], None]:
     return lambda facts: facts["gpu"]["gpus"][2].__setitem__(name, value)
 
 
+def capped(**values: Any) -> Callable[[Facts], None]:
+    """The third GPU is at its power limit; like an H200 at full load, except for these values."""
+    at_work = {"slowed_by": ["sw_power_cap"], "busy_percent": 98, "power_limit_w": 700, "default_power_limit_w": 700}
+    return lambda facts: facts["gpu"]["gpus"][2].update(at_work, **values)
+
+
 def not_active(facts: Facts) -> None:
     facts["rdma"]["ports"][0].update(state="DOWN", physical="Polling")
 
@@ -64,6 +70,11 @@ def test_a_healthy_fleet_is_all_ok() -> None:
     }
 
 
+def test_a_gpu_at_work_at_its_default_power_limit_is_healthy() -> None:
+    node = fleet(2, node_2=capped())
+    assert {f.verdict for f in preflight.judge(node) if f.check == "clocks"} == {Verdict.OK}
+
+
 def test_a_healthy_efa_fleet_is_all_ok() -> None:
     found = preflight.judge({name: efa(facts) for name, facts in fleet(3).items()})
     assert {f.verdict for f in found} == {Verdict.OK}, [f for f in found if f.verdict is not Verdict.OK]
@@ -87,7 +98,9 @@ CASES = {
     "error counts not told": ("gpu-memory", UNKNOWN, gpu("uncorrectable", None), "GPU 2: its uncorrectable errors"),
     "uncorrectable errors": ("gpu-memory", WARN, gpu("uncorrectable", 3), "3 uncorrectable"),
     "too hot": ("clocks", FAIL, gpu("slowed_by", ["hw_thermal_slowdown"]), "GPU 2 is slowed down"),
-    "power limit": ("clocks", WARN, gpu("slowed_by", ["sw_power_cap"]), "power limit"),
+    "power limit while idle": ("clocks", WARN, capped(busy_percent=3), "though it is only 3 % busy"),
+    "lowered power limit": ("clocks", WARN, capped(power_limit_w=500), "at its power limit, 500 W, by default 700 W"),
+    "power limit not told": ("clocks", WARN, capped(default_power_limit_w=None), "unknown whether that was lowered"),
     "clocks not told": ("clocks", UNKNOWN, gpu("slowed_by", None), "does not report it"),
     "a port is down": ("adapters", FAIL, not_active, "mlx5_0:1 DOWN/Polling"),
     "no way to GPU memory": ("gdr", FAIL, put("gpu", "open_module", False), "neither DMA-BUF nor"),
