@@ -149,7 +149,7 @@ def latencies(rig: Rig) -> list[float]:
     """Seconds from the end of a write here until a program in the last pod reads it, with a watch that is open."""
     connection, heard, stop = kube.connect(files=[rig.cluster.kubeconfig]), Heard(), Stop()
     target, path = "/workspace/watched", rig.source / "pkg0/part0/mod1.py"
-    local = Local(rig.source, excludes.of(rig.source, []))
+    local = Local(rig.source, excludes.read_patterns(rig.source, []))
     settings = watch.Settings(flow.PodConnector(connection, stop=stop), local, SyncRequest(target), heard)
     targets = pods.named(connection, rig.names, target)
     thread = threading.Thread(target=watch.watch, args=(settings, targets))

@@ -86,7 +86,7 @@ def measure(
 def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) -> dict[int, tuple[float, float]]:
     """Rows that the existing rows (the site's own or the others) would fail: size -> (measured, limit)."""
     limits = replace(book, rows=[row for row in book.rows if row.site == site])
-    limited = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
+    limited = {row.from_bytes: (row.expect or 0.0, limits.row_for(about, row.from_bytes)) for row in rows}
     fails = {at: (now, base.fail) for at, (now, base) in limited.items() if base is not None and base.fail is not None}
     return {at: (now, fail) for at, (now, fail) in fails.items() if now < fail}
 

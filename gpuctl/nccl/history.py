@@ -56,7 +56,7 @@ def file() -> Path:
     return state_dir() / "nccl.sqlite3"
 
 
-def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
+def save_results(kind: str, inventory: str, results: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
     """Add one measurement atomically and return its number."""
     findings_json = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:

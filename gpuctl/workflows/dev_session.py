@@ -47,7 +47,7 @@ class Screen(watch.ProgressListener, Protocol):
     def out(self, part: bytes) -> None:
         """Output of the program; OSError if nobody reads it."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """A message of gpuctl; never raises."""
 
 
@@ -111,7 +111,7 @@ def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     screen = session.screen
-    runner = Runner(session.target, session.script_run, Callbacks(screen.out, screen.say, events.put))
+    runner = Runner(session.target, session.script_run, Callbacks(screen.out, screen.message, events.put))
     groups = places.groups(session.targets)
     state = decide.begin(len(groups), session.script_run.script, session.restarts, time.monotonic())
     loop = Loop(runner, groups, screen)
@@ -165,7 +165,7 @@ class Loop:
         elif action is Action.STOP:
             changed = sorted(state.owing)
             why = "ending the program" if state.leaving else f"restart: {_few(changed)} changed"
-            self.screen.say(why)
+            self.screen.message(why)
             self.runner.end()
         self._report_waiting(state)
 
@@ -174,7 +174,7 @@ class Loop:
         late = time.monotonic() - state.at > PATIENT_S and state.newest > state.ran and not state.leaving
         text = self._why(state) if late else ""
         if text and text != self.reported:
-            self.screen.say(text)
+            self.screen.message(text)
         self.reported = text
 
     def _why(self, state: State) -> str:
@@ -211,7 +211,7 @@ def _beside(session: Session, post: Callable[[Event], object]) -> Iterator[list[
                 port = PortRequest(session.script_run.debug, name="debug")
                 forward_request = request(session.access, [port], session.rank)
                 running.append(
-                    pool.submit(forward.keep, forward_request, DebugAddress(session.screen, port).show, stopped)
+                    pool.submit(forward.maintain, forward_request, DebugAddress(session.screen, port).show, stopped)
                 )
             running.append(pool.submit(watch.watch, settings, session.targets))
             for job in running:
@@ -257,10 +257,10 @@ class DebugAddress:
     def show(self, lines: Sequence[Line], trouble: str) -> None:
         (line,) = lines
         if line.state is ForwardState.OPEN and self.before is not ForwardState.OPEN:
-            self.screen.say(f"debugger: {addresses(lines, [self.port])[0]}")
+            self.screen.message(f"debugger: {addresses(lines, [self.port])[0]}")
         elif line.state is not self.before and line.state is not ForwardState.STARTING:
-            self.screen.say(f"debugger: {as_line(line)}")
+            self.screen.message(f"debugger: {as_line(line)}")
         self.before = line.state if line.state is not ForwardState.STARTING else self.before
         if trouble and trouble != self.trouble:
-            self.screen.say(trouble)
+            self.screen.message(trouble)
         self.trouble = trouble

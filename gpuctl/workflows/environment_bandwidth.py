@@ -76,7 +76,9 @@ def judge(measurement: Measurement, access: NodeAccess) -> list[Finding]:
     return [*runs, *pair_table.findings(measurement.table, measurement.baseline)]
 
 
-def keep(env_access: PodAccess, measurement: Measurement, findings: Sequence[Finding], *, overwrite: bool) -> str:
+def save_baseline(
+    env_access: PodAccess, measurement: Measurement, findings: Sequence[Finding], *, overwrite: bool
+) -> str:
     """Save the baseline; return what was saved, "" for nothing. `overwrite`: also a faulty one."""
     table = pair_table.kept(measurement.table, measurement.baseline, overwrite=overwrite)
     is_faulty = any(finding.verdict is Verdict.FAIL for finding in findings)

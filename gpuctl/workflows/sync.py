@@ -38,7 +38,7 @@ def prepare(command: SyncCommand) -> PreparedSync:
 
 def local_folder(request: FolderRequest) -> Local:
     source = _source(request.source)
-    return Local(source, excludes.of(source, request.exclude))
+    return Local(source, excludes.read_patterns(source, request.exclude))
 
 
 def _source(text: str) -> Path:

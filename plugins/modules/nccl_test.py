@@ -129,7 +129,7 @@ def main() -> None:
         module.fail_json(msg=f"the name {params['name']!r} must consist of letters and digits")
     variable = f"{mpirun_command.VARIABLE}={params['name']}".encode()
     if params["do"] == "look":
-        result: dict[str, Any] = {"processes": process_tree.look(variable)}
+        result: dict[str, Any] = {"processes": process_tree.observe(variable)}
     elif module.check_mode:
         result = {}
     elif params["do"] == "end":

@@ -121,7 +121,7 @@ def test_an_old_python_receives_a_folder(python: str, tmp_path: Path) -> None:
     source.mkdir()
     (source / "train.py").write_text("train")
     with contextlib.closing(open_stream(python=python)) as opened:
-        sync = PodSync(opened, Local(source, excludes.of(source, [])), SyncRequest(str(received), False))
+        sync = PodSync(opened, Local(source, excludes.read_patterns(source, [])), SyncRequest(str(received), False))
         sync.begin()
         sync.carry_out(sync.plan())
     assert (received / "train.py").read_text() == "train"

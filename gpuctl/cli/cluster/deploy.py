@@ -216,7 +216,7 @@ def _say_what_trains(access: PodAccess) -> str:
     """Print what trains in the pods, and return a summary; "" if nothing does."""
     from gpuctl.cluster.train import active_training
 
-    trainings = active_training.look(access.cluster, access.env)
+    trainings = active_training.find_active(access.cluster, access.env)
     findings.show(trainings, err=True, most=None)
     if any(finding.verdict == "FAIL" for finding in trainings):
         return "something trains"

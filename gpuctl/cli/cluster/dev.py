@@ -69,10 +69,10 @@ class Screen(sync.Lines):
         click.echo(part, nl=False)
         self.inside = not part.endswith(b"\n")
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the terminal may be closed; the program is ended anyway
             click.echo(("\n" if self.inside else "") + f"[{time.strftime('%H:%M:%S')}] {text}", err=True)
         self.inside = False
 
     def _say(self, text: str) -> None:
-        self.say(text)
+        self.message(text)

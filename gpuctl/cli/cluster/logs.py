@@ -38,11 +38,11 @@ def logs(request: LogsRequest) -> None:
         pods = [pod_selection.pod_of_rank(access.cluster, access.env, doing, request.rank)]
     width = max(len(pod_selection.name_of(pod)) for pod in pods)
 
-    def say(pod: str, line: str) -> None:
+    def show(pod: str, line: str) -> None:
         click.echo(line if request.rank is not None else f"{pod:<{width}}  {line}")
 
     with ctrl_c() as broken_off:
-        results = reader.read(access.cluster, pods, request, say, broken_off)
+        results = reader.read(access.cluster, pods, request, show, broken_off)
     for result in results:
         if result.code is None:
             click.echo(f"{result.pod}: its log could not be read: {result.wrong}", err=True)

@@ -56,11 +56,11 @@ def _all(access: PodAccess, argv: tuple[str, ...]) -> None:
     pods = pod_selection.all_of(access.cluster, access.env, f"run {argv[0]} on {access.env.name}")
     width = max(len(pod_selection.name_of(pod)) for pod in pods)
 
-    def say(pod: str, line: str) -> None:
+    def show(pod: str, line: str) -> None:
         click.echo(f"{pod:<{width}}  {line}")
 
     with ctrl_c() as broken_off:
-        done = exec_all.run(access.cluster, pods, argv, say, broken_off)
+        done = exec_all.run(access.cluster, pods, argv, show, broken_off)
     for result in done:
         if result.code != 0:
             how = (

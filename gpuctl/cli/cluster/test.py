@@ -78,7 +78,7 @@ def test(request: TestRequest, form: Form, metrics: Path | None) -> None:
 
     check_folder(metrics)
     access = open_access(request.selection)
-    tested = flow.look(access.cluster, access.env, request.python)
+    tested = flow.run_test(access.cluster, access.env, request.python)
     rows = [{**asdict(row), "verdict": str(row.verdict)} for row in tested.rows]
     details: dict[str, Any] = {"environment": access.env.name, "mode": access.env.mode, "pods": rows}
     # A pod without a finding passed.
@@ -121,9 +121,11 @@ def _measure(request: TestRequest, access: PodAccess, mode: str) -> Bandwidth:
         environment_bandwidth.run(measurement, nodes, progress(), broken_off)
         interrupted = broken_off()
     results = environment_bandwidth.judge(measurement, nodes)
-    record_history.keep(measurement.kind, nodes.where, measurement.results, results)
+    record_history.record_results(measurement.kind, nodes.where, measurement.results, results)
     saved = (
-        "" if interrupted else environment_bandwidth.keep(access, measurement, results, overwrite=request.new_baseline)
+        ""
+        if interrupted
+        else environment_bandwidth.save_baseline(access, measurement, results, overwrite=request.new_baseline)
     )
     table, baseline = measurement.table, measurement.baseline
     rows = pair_table.rows(table, baseline)

@@ -198,7 +198,7 @@ def _until_now(row: Baseline, book: Book) -> str:
     from gpuctl.nccl.context import RunContext
 
     shape = (row.systems[0], row.nodes[0], row.gpus_per_node, row.processes_per_node)
-    before = book.of(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
+    before = book.row_for(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
     if before is None:
         return "no row"
     limit = "warn" if before.fail is None else "fail"

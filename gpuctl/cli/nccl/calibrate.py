@@ -131,7 +131,7 @@ def _measure(request: CalibrateRequest, book: Book, form: Output) -> None:
 
     def keep_in_history() -> None:
         findings = flow.findings("quick", results, about, book)
-        record_history.keep("calibrate", access.where, results, findings, "the runs: {}")
+        record_history.record_results("calibrate", access.where, results, findings, "the runs: {}")
 
     def keep_and_show() -> None:
         keep_in_history()
@@ -250,7 +250,7 @@ def _keep(calibration: Calibration, book: Book, check: bool, form: Output, resul
         _repeats(results)
         baselines.show_new(calibration, book)
     if not check:
-        site.keep(calibration.rows, path)
+        site.save_rows(calibration.rows, path)
     if form != "table":
         rows = [load.plain(row) for row in calibration.rows]
         output.data({"kept": not check, "refused": [], "repeats": _plain(results), "rows": rows}, form)

@@ -127,7 +127,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     before = record.resume(request.record, fleet, policy) if request.record else ()  # refused before nodes are queried
     target_options.preflight(access, request.target)
     history, end = run(fleet, access, policy, request.record, before)
-    record_history.keep("isolate", access.where, history, end.findings, IN_HISTORY)
+    record_history.record_results("isolate", access.where, history, end.findings, IN_HISTORY)
     proof.show_and_exit(fleet, history, end, Destination(access.where, form, metrics, request.strict))
 
 
@@ -178,7 +178,7 @@ def run(
     hint = f"continue with --record {path}" if path else "with --record FILE it could continue from here"
 
     def keep_so_far() -> None:
-        record_history.keep("isolate", access.where, so_far, (), IN_HISTORY)
+        record_history.record_results("isolate", access.where, so_far, (), IN_HISTORY)
         click.echo(f"it ended after {output.plural(len(so_far), 'run')}; {hint}", err=True)
 
     with ctrl_c() as broken_off, record_history.save_partial_results(so_far, keep_so_far):
@@ -240,7 +240,7 @@ def _with_expectation(fleet: Fleet, sweep: Sweep, request: IsolateRequest) -> Fl
         baselines.known_instance(request.instance, "isolate", book)
         gpus = sweep.gpus_per_node  # one process per GPU
         two = RunContext(request.instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
-        system, row = book.systems.get(request.instance), book.of(two, sweep.end_bytes)
+        system, row = book.systems.get(request.instance), book.row_for(two, sweep.end_bytes)
         network = network or (system.network if system else None)
         expect = expect or (row.expect if row else None)
     return replace(fleet, expected_gbs=expect or fleet.expected_gbs, network=network or fleet.network)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuctl.nccl.model import LaunchResult
 
 
-def keep(
+def record_results(
     kind: str,
     where: str,
     results: Sequence[LaunchResult],
@@ -28,7 +28,7 @@ def keep(
     if not results:
         return
     try:
-        number = history.keep(kind, where, results, findings)
+        number = history.save_results(kind, where, results, findings)
     except GpuctlError as error:
         click.echo(f"gpuctl: {error}", err=True)
     else:

@@ -94,7 +94,7 @@ def _show(measured: Measured) -> None:
         f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
     )
     findings.show(measured.findings)
-    pairs = matrix.of(measured.results)
+    pairs = matrix.pair_matrix(measured.results)
     if pairs.nodes:
         for line in heat.lines(pairs, shutil.get_terminal_size((WIDTH, 0)).columns):
             click.echo(line)

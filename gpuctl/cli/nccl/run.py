@@ -99,7 +99,7 @@ def command(request: RunRequest, form: Form, metrics: Path | None) -> None:
 
     def keep_and_publish() -> list[Finding]:
         findings = flow.findings(kind, results, about, book, access.racks)
-        record_history.keep(kind, access.where, results, findings)
+        record_history.record_results(kind, access.where, results, findings)
         details = {"launches": [serialize.launch_as_dict(end) for end in results]}
         code = flow.exit_code(results, findings, request.strict)
         report = Report("nccl run", {access.where: findings}, details, request.strict, code=code)

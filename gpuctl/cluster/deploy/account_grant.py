@@ -22,7 +22,7 @@ OF_OC = "system:openshift:scc:"  # prefix of the roles that `oc adm policy add-s
 ANY_USER = "RunAsAny"
 
 
-def look(cluster: Cluster, env: Environment) -> Maybe[str]:
+def find_grant(cluster: Cluster, env: Environment) -> Maybe[str]:
     """Return the name of granted constraints that admit the pods; "" if there are none, or none are needed.
 
     The server decides (PodSecurityPolicyReview), or where it does not answer that, the account's access rights.

@@ -108,12 +108,12 @@ def _allows(file: File, mode: Mode) -> bool:
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        grant = account_grant.look(cluster, env)
+        grant = account_grant.find_grant(cluster, env)
         env = account_grant.with_grant(env, grant)
         states = read_snapshot.object_states(cluster, manifests.everything(env))
         findings = checks.all_of(env, read_snapshot.take_snapshot(cluster, env, states), states)
         findings += account_grant.findings(env, grant)
-        findings += memlock.look(cluster, env, pods_of(cluster, env))
+        findings += memlock.check_limit(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
         raise
@@ -172,7 +172,7 @@ def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float,
     if not limit_s:
         return []
     wait.wait(cluster, plan.env, tell, limit_s)
-    return memlock.look(cluster, plan.env, pods_of(cluster, plan.env))
+    return memlock.check_limit(cluster, plan.env, pods_of(cluster, plan.env))
 
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:

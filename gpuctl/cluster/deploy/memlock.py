@@ -16,7 +16,7 @@ ASK = "ulimit -l; grep CapEff /proc/self/status"
 ANSWER_S = 10.0
 
 
-def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Finding]:
+def check_limit(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Finding]:
     """Return one finding for RDMA, none for TCP; `pods` are the environment's."""
     if not env.rdma:
         return []

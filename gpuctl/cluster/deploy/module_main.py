@@ -155,12 +155,12 @@ def _end_with_parent() -> None:
     """Exit with the parent process: without a terminal, an aborted play would not signal this process."""
     parent = os.getppid()
 
-    def look() -> None:
+    def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(LOOK_S)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=look, daemon=True, name="parent").start()
+    threading.Thread(target=watch_parent, daemon=True, name="parent").start()
 
 
 if __name__ == "__main__":

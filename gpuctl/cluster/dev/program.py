@@ -70,7 +70,7 @@ class Callbacks:
     """Receivers of the program's output, of messages for people (never raises), and of events."""
 
     out: Callable[[bytes], object]
-    say: Callable[[str], object]
+    message: Callable[[str], object]
     post: Callable[[decide.Event], object]
 
 
@@ -111,7 +111,7 @@ class Runner:
             self._follow(program, stop)
         except Refused as error:  # no such program: a change may add it
             self.wrong = f"it cannot be started: {error.wrong}"
-            self.callbacks.say(f"{self.name} cannot be started: {error.wrong}")
+            self.callbacks.message(f"{self.name} cannot be started: {error.wrong}")
             self.callbacks.post(decide.Exited())
         except GpuctlError as error:
             self._lost(program, before, error.wrong)
@@ -124,16 +124,16 @@ class Runner:
         """Follow the program to its end."""
         self.last = attached.run(self.target, program, self.callbacks.out, stop, self._started)
         self.unsure = _left(self.last.left) or self.unsure
-        self.callbacks.say(f"{self.name} {self.last.description}")
+        self.callbacks.message(f"{self.name} {self.last.description}")
         self.callbacks.post(decide.Exited())
 
     def _started(self) -> None:
-        self.callbacks.say(f"{self.name} runs")
+        self.callbacks.message(f"{self.name} runs")
         self.callbacks.post(decide.Started())
 
     def _lost(self, program: Program, before: str, why: str) -> None:
         self.wrong = why
-        self.callbacks.say(f"{self.name} has lost its connection: {why}")
+        self.callbacks.message(f"{self.name} has lost its connection: {why}")
         self.callbacks.post(decide.Lost())
         self._clear(program.token, before)
         self.callbacks.post(decide.Cleared())
@@ -145,7 +145,7 @@ class Runner:
             if time.monotonic() - self.leaving_at > (GIVE_UP_S if self.unsure else 0):
                 return
             if not reported:
-                self.callbacks.say(f"{self.target.pod}: {why}; trying again")
+                self.callbacks.message(f"{self.target.pod}: {why}; trying again")
                 reported = True
             time.sleep(AGAIN_S)
 

@@ -27,7 +27,7 @@ def discover(context: str = "", namespace: str = "", image: str = "", file: str 
         if value and not re.fullmatch(kind.pattern, value):
             raise InvalidInput(f"use {option}", f"{value!r} is not {kind.shape}")
     cluster, named = read.connect(context, namespace)
-    return draft(replace(read.look(cluster, named), file=file), image)
+    return draft(replace(read.read_facts(cluster, named), file=file), image)
 
 
 def mistakes(drafted: Draft) -> tuple[Mistake, ...]:

@@ -39,7 +39,7 @@ def connect(context: str, namespace: str) -> tuple[Cluster, str]:
     return cluster, meant.cluster
 
 
-def look(cluster: Cluster, named: str) -> Facts:
+def read_facts(cluster: Cluster, named: str) -> Facts:
     """Read all facts; raises `Unreachable` if the cluster does not answer."""
     openshift = cluster.serves(*SCC) and cluster.serves(*ROUTE)
     multus = cluster.serves(*ATTACHMENT)

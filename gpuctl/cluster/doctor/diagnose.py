@@ -27,7 +27,7 @@ def conclude(trouble: Trouble, findings: Mapping[str, Sequence[Finding]]) -> Dia
     first = next(iter(failed.values()), None)
     explained = _explained(first, failed) if first else set()
 
-    def of(names: set[str], verdict: Verdict) -> list[Finding]:
+    def of_verdict(names: set[str], verdict: Verdict) -> list[Finding]:
         return [
             finding
             for check in trouble.checks
@@ -39,12 +39,12 @@ def conclude(trouble: Trouble, findings: Mapping[str, Sequence[Finding]]) -> Dia
     optional = {check.name for check in trouble.checks if check.optional}
     return Diagnosis(
         trouble=trouble.name,
-        cause=of({first.name} if first else set(), Verdict.FAIL),
-        evidence=of(explained, Verdict.FAIL),
-        also=of(set(failed) - explained - ({first.name} if first else set()), Verdict.FAIL),
-        warnings=of(every, Verdict.WARN),
-        unknown=of(every - optional, Verdict.UNKNOWN),
-        unavailable=of(optional, Verdict.UNKNOWN),
+        cause=of_verdict({first.name} if first else set(), Verdict.FAIL),
+        evidence=of_verdict(explained, Verdict.FAIL),
+        also=of_verdict(set(failed) - explained - ({first.name} if first else set()), Verdict.FAIL),
+        warnings=of_verdict(every, Verdict.WARN),
+        unknown=of_verdict(every - optional, Verdict.UNKNOWN),
+        unavailable=of_verdict(optional, Verdict.UNKNOWN),
         checked=[check.name for check in trouble.checks if findings[check.name]],
         skipped=[check.name for check in trouble.checks if not findings[check.name]],
     )

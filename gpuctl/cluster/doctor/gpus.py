@@ -53,7 +53,7 @@ class Gpus:
     missing: bool = False
 
 
-def of(inside: PodFacts) -> Gpus:
+def gpus_of(inside: PodFacts) -> Gpus:
     """Return the GPUs in a pod's probe answer."""
     answer = inside.values.get("gpu") or {}
     if why := inside.unread("gpu"):

@@ -93,7 +93,7 @@ class Facts:
     def readable(self) -> dict[str, Log]:
         return {name: log for name, log in self.logs.items() if not log.why}
 
-    def of(self, about: Object | None) -> list[Object]:
+    def events_of(self, about: Object | None) -> list[Object]:
         """Return the events of exactly this object, not of an earlier one with its name; oldest first."""
         uid = about["metadata"].get("uid") if about else None
         events = [event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid]

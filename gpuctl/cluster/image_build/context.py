@@ -56,8 +56,8 @@ def read(folder: Path, inside: str = "", needs_dockerfile: bool = False) -> Cont
     doing = f"build from {folder}"
     if not folder.is_dir():
         raise InvalidInput(doing, "the folder does not exist", "use another --folder")
-    scanned = scan.scan(folder, excludes.of(folder, ()))
-    left_out = dockerignore.of(folder)
+    scanned = scan.scan(folder, excludes.read_patterns(folder, ()))
+    left_out = dockerignore.read_patterns(folder)
     if unread := {path or ".": why for path, why in scanned.unread.items() if not path or not left_out(path)}:
         reasons = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
         raise InvalidInput(

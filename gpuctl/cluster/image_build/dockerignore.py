@@ -32,7 +32,7 @@ class Ignored:
         return out
 
 
-def of(folder: Path) -> Ignored:
+def read_patterns(folder: Path) -> Ignored:
     """Read a folder's patterns; without an ignore file nothing is excluded."""
     for path in (folder / name for name in FILES):
         try:

@@ -40,7 +40,7 @@ class TestReport:
     findings: Sequence[Finding]
 
 
-def look(cluster: Cluster, env: Environment, python: str) -> TestReport:
+def run_test(cluster: Cluster, env: Environment, python: str) -> TestReport:
     """Probe and judge. The mode is the deployed one, if it can be read."""
     env = replace(env, mode=deployed_state.mode(cluster, env) or env.mode)
     pods, count = pods_of(cluster, env), pods_to_use(cluster, env)

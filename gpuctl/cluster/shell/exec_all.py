@@ -37,30 +37,30 @@ class CommandResult:
 
 
 def run(
-    cluster: Cluster, pods: Sequence[Object], argv: Sequence[str], say: Print, broken_off: Callable[[], bool]
+    cluster: Cluster, pods: Sequence[Object], argv: Sequence[str], show: Print, broken_off: Callable[[], bool]
 ) -> list[CommandResult]:
     """Run the command in every pod; ended everywhere once `broken_off` is true or nobody reads the output."""
     marked = programs.mark()
 
-    def one(pod: Object, stop: Stop, say_line: Print) -> CommandResult:
-        return _one(CommandTarget(cluster, pod, stop), marked, argv, say_line)
+    def one(pod: Object, stop: Stop, show_line: Print) -> CommandResult:
+        return _one(CommandTarget(cluster, pod, stop), marked, argv, show_line)
 
-    return in_all(pods, one, say, broken_off)
+    return in_all(pods, one, show, broken_off)
 
 
 def in_all(
     pods: Sequence[Object],
     job: Callable[[Object, Stop, Print], CommandResult],
-    say: Print,
+    show: Print,
     broken_off: Callable[[], bool],
 ) -> list[CommandResult]:
     """Do a job for every pod concurrently; each ends early once its `Stop` is set. Results in pod order.
 
-    `Stop` is set once `broken_off` is true, or `say` fails because nobody reads the output (`| head`); that error is
+    `Stop` is set once `broken_off` is true, or `show` fails because nobody reads the output (`| head`); that error is
     raised afterwards.
     """
     stop = Stop()
-    printer = LinePrinter(say, stop)
+    printer = LinePrinter(show, stop)
     with ThreadPoolExecutor(min(MOST, len(pods))) as pool:
         jobs = [pool.submit(job, pod, stop, printer.print_line) for pod in pods]
         while wait(jobs, LOOK_S).not_done:
@@ -75,8 +75,8 @@ def in_all(
 class LinePrinter:
     """Prints one line at a time; `wrong`: why printing failed, which stops everything."""
 
-    def __init__(self, say: Print, stop: Stop) -> None:
-        self._say, self._stop, self._lock = say, stop, threading.Lock()
+    def __init__(self, show: Print, stop: Stop) -> None:
+        self._show, self._stop, self._lock = show, stop, threading.Lock()
         self.wrong: OSError | None = None
 
     def print_line(self, pod: str, line: str) -> None:
@@ -84,7 +84,7 @@ class LinePrinter:
             if self.wrong is not None:
                 return
             try:
-                self._say(pod, line)
+                self._show(pod, line)
             except OSError as error:
                 self.wrong = error
                 self._stop.set()
@@ -99,14 +99,14 @@ class CommandTarget:
     stop: Stop
 
 
-def _one(place: CommandTarget, marked: str, argv: Sequence[str], say: Print) -> CommandResult:
+def _one(place: CommandTarget, marked: str, argv: Sequence[str], show: Print) -> CommandResult:
     cluster, pod, stop = place.cluster, place.pod, place.stop
     name = pod_selection.name_of(pod)
     if why := pod_selection.why_not(pod):
         return CommandResult(name, None, why)
     if stop.is_set():
         return CommandResult(name, None, "interrupted before it started")
-    lines = Lines(lambda line: say(name, line))
+    lines = Lines(lambda line: show(name, line))
     try:
         command = Command(programs.enter(marked, argv, together=True), CONTAINER, NEVER, stop)
         return CommandResult(name, pod_exec.run(cluster, name, command, out=lines.add).code)
@@ -135,18 +135,18 @@ def code(results: Sequence[CommandResult]) -> int:
 class Lines:
     """Splits output into lines."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._rest = say, b""
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show, self._rest = show, b""
 
     def add(self, part: bytes) -> None:
         *whole, self._rest = (self._rest + part).split(b"\n")
         for line in whole:
-            self._say(line.decode(errors="replace").rstrip("\r"))
+            self._show(line.decode(errors="replace").rstrip("\r"))
         if len(self._rest) > MAX_LINE:
             self.end()
 
     def end(self) -> None:
         """Print the last line, which may have no line end."""
         if self._rest:
-            self._say(self._rest.decode(errors="replace"))
+            self._show(self._rest.decode(errors="replace"))
         self._rest = b""

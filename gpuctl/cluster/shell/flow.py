@@ -22,10 +22,10 @@ SILENT_S, ENDING_S = (
 )  # maximum silence of a pod; longer while it ends a command, which takes 4 s and several checks
 NOT_KNOWN = 3  # the exit code if it is unknown how a command ended
 LOST = (0, 1)  # kubectl's exit codes for a broken connection; 0: kubernetes/kubectl#1726
-Say = Callable[[str], None]
+Show = Callable[[str], None]
 
 
-def enter(access: PodAccess, pod: Object, argv: Sequence[str], say: Say) -> int:
+def enter(access: PodAccess, pod: Object, argv: Sequence[str], show: Show) -> int:
     """Open a shell in a pod or run the command `argv`; return its exit code, 3 if unknown.
 
     On a terminal, the program gets a terminal, too.
@@ -41,7 +41,7 @@ def enter(access: PodAccess, pod: Object, argv: Sequence[str], say: Say) -> int:
     code = kubectl.show(command)
     message = broke(left_by(access.cluster, name, mark))
     if message:
-        say(f"{name}: {message}")
+        show(f"{name}: {message}")
     if message and code in LOST:
         return NOT_KNOWN
     return code if code >= 0 else 128 - code

@@ -28,7 +28,7 @@ def query(request: LogsRequest) -> list[tuple[str, str]]:
 
 
 def read(
-    cluster: Cluster, pods: list[Object], request: LogsRequest, say: Print, broken_off: Callable[[], bool]
+    cluster: Cluster, pods: list[Object], request: LogsRequest, show: Print, broken_off: Callable[[], bool]
 ) -> list[CommandResult]:
     """Print the lines of every pod as they come; a result with `code` None if a log could not be read to its end."""
 
@@ -43,4 +43,4 @@ def read(
             return CommandResult(name, 0 if stop.is_set() else None, error.wrong)
         return CommandResult(name, 0)
 
-    return in_all(pods, one, say, broken_off)
+    return in_all(pods, one, show, broken_off)

@@ -43,7 +43,7 @@ class Excludes:
         )
 
 
-def of(source: Path, more: Sequence[str]) -> Excludes:
+def read_patterns(source: Path, more: Sequence[str]) -> Excludes:
     """Default patterns, those of the folder's own file, and more."""
     path = source / IGNORE_FILE
     try:

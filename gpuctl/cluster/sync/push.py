@@ -66,7 +66,7 @@ class PodSync:
             Rules(self.local.name, partial(self.local.is_unknown, scanned), self.request.force),
         )
         if unknown := planning.unknown(local, self.pod_state):
-            others = self.stream.look(unknown)
+            others = self.stream.read_states(unknown)
             self.pod_state = replace(self.pod_state, others={**self.pod_state.others, **others})
         hashes = self.local.hashes(planning.to_hash(local, self.pod_state))
         unread = tuple(Kept(path or ".", f"cannot read it here: {why}") for path, why in scanned.unread.items())
@@ -122,7 +122,7 @@ class PodSync:
         steps = tuple(step for step in tried.steps if step.path not in wrong | unread)
         self.pod_state = planning.after(self.pod_state, replace(tried, steps=steps), values, self.local.name)
         if wrong:
-            entries = self.stream.look(sorted(wrong))
+            entries = self.stream.read_states(sorted(wrong))
             self.pod_state = planning.with_entries(self.pod_state, {path: entries.get(path) for path in wrong})
 
     def _outcome(self, tried: Plan, done: Mapping[str, Any], failed: list[Kept], seconds: float) -> Outcome:

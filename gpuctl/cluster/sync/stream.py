@@ -86,7 +86,7 @@ class PodStream:
             deviations = {path: None if row is None else _deviation(row) for path, row in answer["deviations"].items()}
         return PodState(entries, deviations, {}, answer["generation"])
 
-    def look(self, paths: list[str]) -> Mapping[str, PodEntry]:
+    def read_states(self, paths: list[str]) -> Mapping[str, PodEntry]:
         """Read the pod's entries at these paths."""
         answer = self.ask(frames.LOOK, paths, dict[str, object])
         with _making_sense(self.doing):

@@ -14,7 +14,7 @@ from gpuctl.remote.model import PodTarget
 COUNT = "spec.replicas"
 
 
-def look(cluster: Cluster, env: Environment) -> list[Finding]:
+def find_active(cluster: Cluster, env: Environment) -> list[Finding]:
     """Return FAIL for a pod that trains and UNKNOWN for a running one that does not answer; takes at most a minute."""
     pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
     targets = [

@@ -32,14 +32,14 @@ def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     # Before this, while kubectl lists the pods, Ctrl-C raises KeyboardInterrupt as usual.
     forwards, lines = _planned(request, probe_every)
     with forwards, stop_on_signal() as stopped:
-        forwards.keep(lines, show, stopped)
+        forwards.maintain(lines, show, stopped)
 
 
-def keep(request: Request, show: Show, stopped: threading.Event, probe_every: float = 5.0) -> None:
+def maintain(request: Request, show: Show, stopped: threading.Event, probe_every: float = 5.0) -> None:
     """Forward until `stopped` is set; usable from any thread."""
     forwards, lines = _planned(request, probe_every)
     with forwards:
-        forwards.keep(lines, show, stopped)
+        forwards.maintain(lines, show, stopped)
 
 
 def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line]]:
@@ -101,7 +101,7 @@ class _Forwards:
     def _lost(self, why: str) -> None:
         self.news.put(lambda: setattr(self, "trouble", f"cannot watch the pods: {why}"))
 
-    def keep(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
+    def maintain(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
         """Run rounds until `stopped` is set."""
         shown = None
         while True:

@@ -132,7 +132,7 @@ def serve(order: str) -> None:
                 write_atomically(file, text)
                 written = text
 
-        flow.keep(request, show, stopped, document["probe_every"])
+        flow.maintain(request, show, stopped, document["probe_every"])
 
 
 def _beat(file: Path, stopped: threading.Event) -> None:

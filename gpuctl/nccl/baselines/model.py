@@ -102,7 +102,7 @@ class Book:
     def fitting(self, about: RunContext) -> list[Baseline]:
         return [row for row in self.rows if row.fits(about)]
 
-    def of(self, about: RunContext, size_bytes: int) -> Baseline | None:
+    def row_for(self, about: RunContext, size_bytes: int) -> Baseline | None:
         """Row that judges one message size."""
         return next((row for row in self.fitting(about) if row.covers(size_bytes)), None)
 

@@ -25,7 +25,7 @@ def before(path: Path) -> Path:
     return path.with_name(f"{path.name}.before")
 
 
-def keep(rows: Sequence[Baseline], path: Path) -> None:
+def save_rows(rows: Sequence[Baseline], path: Path) -> None:
     """Save rows, replacing rows of the same key; the previous file is kept beside it."""
     import yaml
 

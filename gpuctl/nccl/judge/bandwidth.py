@@ -35,7 +35,7 @@ def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
                 RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again with out-of-place results"
             )
         return
-    judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
+    judged = [(row, base) for row in rows if (base := book.row_for(about, row.size_bytes)) is not None]
     if not judged:
         yield _not_judged(about, book, rows)
         return

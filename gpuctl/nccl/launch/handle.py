@@ -32,7 +32,7 @@ class WatchedLaunch(ABC):
         self._failed: BaseException | None = None  # error while ending it
 
     @abstractmethod
-    def look(self) -> dict[str, list[Process] | None]:
+    def observe_ranks(self) -> dict[str, list[Process] | None]:
         """Return the state of every node's ranks."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class WatchedLaunch(ABC):
             try:
                 if self.stop == "limit":
                     self.report("not finished within its limit: checking which ranks wait for which, then ending it")
-                    self.looks = self.look()
+                    self.looks = self.observe_ranks()
             finally:
                 self.end()
         except BaseException as error:  # noqa: BLE001 - raised again by the reader, in is_read

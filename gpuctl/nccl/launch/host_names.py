@@ -30,7 +30,7 @@ class Names:
         place = rank // self.ranks_a_node
         return self.nodes[place] if 0 <= place < len(self.nodes) else None
 
-    def of(self, rank: int | None, host: str | None) -> str | None:
+    def name_of(self, rank: int | None, host: str | None) -> str | None:
         """Node of an NCCL rank on this host; the rank number wins over a host name that others may share."""
         by_number = self.of_number(rank) if self.numbered and rank is not None else None
         return by_number or (self.word(host) if host else None)
@@ -48,7 +48,7 @@ class Names:
         begin = _RANK.match(text or "")
         if text is None or begin is None:
             return None if text is None else self._replaced(text)
-        place = f"rank {begin[1]} on {self.of(int(begin[1]), begin[2])}"
+        place = f"rank {begin[1]} on {self.name_of(int(begin[1]), begin[2])}"
         return place + self._replaced(text[begin.end() :])
 
     def _replaced(self, text: str) -> str:

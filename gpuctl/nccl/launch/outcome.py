@@ -107,7 +107,7 @@ def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
 
 def _with_our_names(run: Run, names: Names) -> Run:
     ranks = tuple(replace(rank, host=names.of_number(rank.rank) or names.word(rank.host)) for rank in run.ranks)
-    transports = tuple(replace(one, host=names.of(one.rank, one.host)) for one in run.transports)
+    transports = tuple(replace(one, host=names.name_of(one.rank, one.host)) for one in run.transports)
     return replace(
         run, ranks=ranks, transports=transports, cause=names.text(run.cause), warning=names.text(run.warning)
     )

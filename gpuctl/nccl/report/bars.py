@@ -33,5 +33,5 @@ def _bars(end: LaunchResult, system: str, book: Book) -> tuple[Bar, ...]:
         algorithm=end.launch.sweep.env.get("NCCL_ALGO", "default"),
     )
     known = context.infer(end.run, stated)
-    rows = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
+    rows = [(row.size_bytes, book.row_for(known, row.size_bytes)) for row in end.run.rows]
     return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in rows if base is not None)

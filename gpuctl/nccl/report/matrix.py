@@ -53,7 +53,7 @@ class Matrix:
         return median(known) if known else None
 
 
-def of(results: Iterable[LaunchResult]) -> Matrix:
+def pair_matrix(results: Iterable[LaunchResult]) -> Matrix:
     """Build the matrix from runs of pairs; runs restricted to one adapter are left out."""
     runs: dict[frozenset[str], list[float | None]] = {}
     for end in results:

@@ -30,7 +30,7 @@ class Content:
 
 def page(content: Content) -> str:
     """Render the page as HTML."""
-    pairs = matrix.of(content.results)
+    pairs = matrix.pair_matrix(content.results)
     drawn = {
         "Bus bandwidth by message size": plots.bandwidth(content.results, content.bars),
         "Pairs of nodes": plots.pairs(pairs),

@@ -195,7 +195,7 @@ class _Running(WatchedLaunch):
         else:
             self.answer = answer
 
-    def look(self) -> dict[str, list[Process] | None]:
+    def observe_ranks(self) -> dict[str, list[Process] | None]:
         """Current state of every node's ranks."""
         looks = self._query_all(self.launch.nodes, launch_answers.Look)
         name = plan.name_in_kernel(self.launch.sweep)

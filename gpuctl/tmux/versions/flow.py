@@ -66,7 +66,7 @@ def _first() -> Version:
     if report.mistakes:
         raise GpuctlError("create the first version", _mistakes_of(report), f"the files are in {version.folder}")
     store.point_to(f"versions/{version.name}")
-    store.keep(version, report.changes, [version.name])
+    store.record_release(version, report.changes, [version.name])
     store.note(version, "created and promoted as the first version")
     return version
 
@@ -169,7 +169,7 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
     try:
         if running:
             reload.load(server, link() / "tmux.conf", gone, defaults)
-        store.keep(version, changes, order)
+        store.record_release(version, changes, order)
     except BaseException:
         store.point_to(before)
         if running:

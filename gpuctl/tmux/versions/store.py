@@ -151,7 +151,7 @@ def order() -> list[str]:
     return list(_record()["order"])
 
 
-def keep(version: Version, changes: Changed, order: list[str]) -> None:
+def record_release(version: Version, changes: Changed, order: list[str]) -> None:
     """Record a promotion; the first record of a version counts, as versions never change after it."""
     record = _record()
     if version.name not in record["versions"]:

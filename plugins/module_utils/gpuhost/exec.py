@@ -33,7 +33,7 @@ def main(argv: Sequence[str], host: Host | None = None, environment: Mapping[str
     environment = dict(os.environ if environment is None else environment)
     try:
         request = _ask(options)
-        decision = decide(request, look(host or Host(), request, environment))
+        decision = decide(request, read_facts(host or Host(), request, environment))
         if not options.print:
             _become(decision)
     except CannotPlace as reason:
@@ -83,7 +83,7 @@ def _schedule(text: str | None) -> tuple[str, int] | None:
     return match.group(1), int(match.group(2))
 
 
-def look(host: Host, request: Request, environment: Mapping[str, str]) -> Facts:
+def read_facts(host: Host, request: Request, environment: Mapping[str, str]) -> Facts:
     """Read the facts for the decision from the host's files."""
     on = nodes(host)
     with_memory = host.value(f"{NODE}/has_memory")

@@ -20,7 +20,7 @@ class Remaining(TypedDict):
 
 
 class Observed(Remaining):
-    """See `process_tree.look`."""
+    """See `process_tree.observe`."""
 
     still: bool
 

@@ -31,11 +31,11 @@ def main(request: dict[str, Any]) -> None:
     Request: mark (prefix of the answer's line), variable ("NAME=VALUE" in their environment), end.
     """
     variable = request["variable"].encode()
-    answer = {"left": end(variable)} if request["end"] else {"processes": look(variable)}
+    answer = {"left": end(variable)} if request["end"] else {"processes": observe(variable)}
     sys.stdout.write("\n" + request["mark"] + json.dumps(answer) + "\n")
 
 
-def look(variable: bytes) -> list[dict[str, object]]:
+def observe(variable: bytes) -> list[dict[str, object]]:
     """Processes with the variable in their environment; `still`: the first thread did not run meanwhile."""
     before = {pid: activity(pid) for pid in marked(variable)}
     time.sleep(LOOK_S)

@@ -82,7 +82,9 @@ def first(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def opened(source: Path, target: Path, *, force: bool = False, check: bool = False) -> Iterator[PodSync]:
     """What brings a folder there, begun."""
     with contextlib.closing(open_stream()) as stream:
-        bringer = PodSync(stream, Local(source, excludes.of(source, [])), SyncRequest(str(target), force, check))
+        bringer = PodSync(
+            stream, Local(source, excludes.read_patterns(source, [])), SyncRequest(str(target), force, check)
+        )
         bringer.begin()
         yield bringer
 
@@ -91,7 +93,9 @@ def sync(source: Path, target: Path, *patterns: str, force: bool = False, breaks
     """One sync, to its end."""
     stream = open_stream(breaks_after)
     try:
-        bringer = PodSync(stream, Local(source, excludes.of(source, patterns)), SyncRequest(str(target), force))
+        bringer = PodSync(
+            stream, Local(source, excludes.read_patterns(source, patterns)), SyncRequest(str(target), force)
+        )
         bringer.begin()
         return bringer.carry_out(bringer.plan())
     finally:

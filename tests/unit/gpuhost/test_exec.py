@@ -68,7 +68,7 @@ def a100(root: Path, nodes: Sequence[str] = ("0-31", "32-63")) -> Host:
 
 def decided(host: Host, *names: str, **request: object) -> Decision:
     ask = replace(Request(names, ("python", "train.py")), **request)  # type: ignore[arg-type]
-    return decide(ask, gpuctl_exec.look(host, ask, {}))
+    return decide(ask, gpuctl_exec.read_facts(host, ask, {}))
 
 
 def refused(host: Host, *names: str, **request: object) -> CannotPlace:

@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_kept_comes_back_as_it_was() -> None:
     runs = [ended("a", "b", busbw=300), ended("c", "d", busbw=None, rail="mlx5_1")]
-    number = history.keep("pairs", "prod", runs, [FINDING])
+    number = history.save_results("pairs", "prod", runs, [FINDING])
     shown = valid_json(CliRunner().invoke(report, [str(number), "-o", "json"]).output)
     assert (shown["command"], shown["exit_code"], shown["verdict"]) == ("nccl report", 0, FINDING.verdict)
     assert shown["findings"] == [{"target": "prod", **FINDING.as_dict()}]
@@ -43,16 +43,16 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
 
 
 def test_the_newest_comes_first_and_a_node_has_its_own() -> None:
-    first = history.keep("quick", "prod", [ended("a", "b", busbw=300)], [])
-    second = history.keep("quick", "prod", [ended("b", "c", busbw=300)], [])
+    first = history.save_results("quick", "prod", [ended("a", "b", busbw=300)], [])
+    second = history.save_results("quick", "prod", [ended("b", "c", busbw=300)], [])
     assert [m.id for m in history.latest(10)] == [second, first]
     assert [m.id for m in history.latest(10, "a")] == [first]
     assert [m.id for m in history.latest(1)] == [second]
 
 
 def test_a_pods_measurements_are_found_by_its_node_and_by_its_name() -> None:
-    first = history.keep("quick", "lab", [ended("train-1 on gpu-1", "train-11 on gpu-17", busbw=300)], [])
-    second = history.keep("quick", "lab", [ended("train-1 on gpu-17", "train-2 on gpu-2", busbw=300)], [])
+    first = history.save_results("quick", "lab", [ended("train-1 on gpu-1", "train-11 on gpu-17", busbw=300)], [])
+    second = history.save_results("quick", "lab", [ended("train-1 on gpu-17", "train-2 on gpu-2", busbw=300)], [])
     assert [m.id for m in history.latest(10, "gpu-17")] == [second, first]
     assert [m.id for m in history.latest(10, "gpu-1")] == [first]
     assert [m.id for m in history.latest(10, "train-11")] == [first]
@@ -61,13 +61,15 @@ def test_a_pods_measurements_are_found_by_its_node_and_by_its_name() -> None:
 
 def test_several_may_write_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda i: history.keep("single", "prod", [ended(f"n{i}", busbw=300)], []), range(24)))
+        numbers = list(
+            pool.map(lambda i: history.save_results("single", "prod", [ended(f"n{i}", busbw=300)], []), range(24))
+        )
     assert len(set(numbers)) == 24
     assert len(history.latest(100)) == 24
 
 
 def test_only_its_owner_can_read_it() -> None:
-    history.keep("quick", "prod", [], [])
+    history.save_results("quick", "prod", [], [])
     assert stat.S_IMODE(history.file().stat().st_mode) == 0o600
 
 
@@ -77,7 +79,7 @@ def test_an_unknown_number_is_refused() -> None:
 
 
 def test_what_a_newer_gpuctl_wrote_is_left_alone() -> None:
-    history.keep("quick", "prod", [], [])
+    history.save_results("quick", "prod", [], [])
     with sqlite3.connect(history.file()) as store:
         store.execute("PRAGMA user_version = 99")
     with pytest.raises(GpuctlError, match="a newer gpuctl wrote it"):
@@ -88,14 +90,14 @@ def test_a_file_that_is_no_history_is_told_and_left(state: Path) -> None:
     state.mkdir(mode=0o700)
     history.file().write_text("not a database, but somebody's notes" * 100)
     with pytest.raises(GpuctlError, match="use the history"):
-        history.keep("quick", "prod", [], [])
+        history.save_results("quick", "prod", [], [])
     assert history.file().read_text().startswith("not a database")
 
 
 def test_a_node_that_nobody_measured_is_told_with_those_that_were() -> None:
     asked = CliRunner()
     assert "nothing was measured on nope, nor anywhere" in asked.invoke(command, ["--node", "nope"]).output
-    history.keep("quick", "prod", [ended("node-1", "node-2", busbw=300)], [])
+    history.save_results("quick", "prod", [ended("node-1", "node-2", busbw=300)], [])
     assert "measured on nope, but on node-1, node-2" in asked.invoke(command, ["--node", "nope"]).output
     assert "measured on nod-1: did you mean node-1?" in asked.invoke(command, ["--node", "nod-1"]).output
     assert "nothing" not in asked.invoke(command, ["--node", "node-1"]).output
@@ -104,7 +106,7 @@ def test_a_node_that_nobody_measured_is_told_with_those_that_were() -> None:
 def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
     runs = [ended(*pair, busbw=300 + at) for at, pair in enumerate(pairs)]
-    history.keep("pairs", "prod", runs, flow.findings("pairs", runs, RunContext(), Book({}, ())))
+    history.save_results("pairs", "prod", runs, flow.findings("pairs", runs, RunContext(), Book({}, ())))
     shown = CliRunner().invoke(report, []).output
     assert shown.count("no baseline") == 1
     assert "not judged, no baseline: the log does not name the machine type" in shown

@@ -34,35 +34,35 @@ def plain(found: matrix.Matrix, width: int) -> list[str]:
 
 
 def test_nodes_stand_in_the_order_of_their_numbers() -> None:
-    assert matrix.of(fleet()).nodes == tuple(NODES)
+    assert matrix.pair_matrix(fleet()).nodes == tuple(NODES)
 
 
 def test_the_node_that_failed_stands_before_the_slow_one() -> None:
-    found = matrix.node_summaries(matrix.of(fleet(slow="node-4", hung="node-7")))
+    found = matrix.node_summaries(matrix.pair_matrix(fleet(slow="node-4", hung="node-7")))
     assert [s.node for s in found[:2]] == ["node-7", "node-4"]
     assert (found[0].failed, found[0].median_gbs) == (10, None)
     assert found[1].median_gbs == pytest.approx(120)
 
 
 def test_a_run_kept_to_one_adapter_says_nothing_of_the_pair() -> None:
-    assert matrix.of([ended("a", "b", busbw=50, rail="mlx5_0")]).cells == {}
+    assert matrix.pair_matrix([ended("a", "b", busbw=50, rail="mlx5_0")]).cells == {}
 
 
 def test_runs_of_one_pair_are_told_by_their_median_and_the_failed_ones_are_counted() -> None:
-    cell = matrix.of([ended("a", "b", busbw=b) for b in (100, 300, 310, None)]).cell("b", "a")
+    cell = matrix.pair_matrix([ended("a", "b", busbw=b) for b in (100, 300, 310, None)]).cell("b", "a")
     assert cell is not None
     assert (cell.speed, cell.failed) == (300, 1)
 
 
 def test_a_map_fits_the_width_and_shows_the_worst_nodes() -> None:
-    lines = plain(matrix.of(fleet(slow="node-10")), width=40)
+    lines = plain(matrix.pair_matrix(fleet(slow="node-10")), width=40)
     assert max(len(line) for line in lines[:-1]) <= 40
     assert any(line.startswith("node-10") and "120.0" in line for line in lines)
     assert "nodes that stand better are not shown" in lines[-1]
 
 
 def test_a_pair_without_a_number_is_not_shown_as_zero() -> None:
-    lines = plain(matrix.of([ended("a", "b", busbw=None), ended("a", "c", busbw=300)]), width=80)
+    lines = plain(matrix.pair_matrix([ended("a", "b", busbw=None), ended("a", "c", busbw=300)]), width=80)
     row = next(line for line in lines if line.startswith("a"))
     assert row.split()[1:] == ["·", "?!", "300.0"]
     assert next(line for line in lines if line.startswith("b")).split()[-1] == "-"

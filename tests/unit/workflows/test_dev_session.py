@@ -44,7 +44,7 @@ class Screen:
     def out(self, part: bytes) -> None:
         raise AssertionError(part)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.said.append(text)
 
 

@@ -62,14 +62,14 @@ def test_every_pair_is_measured_once_with_the_ring_and_becomes_the_baseline(acce
     assert {launch.sweep.env["NCCL_ALGO"] for launch in fabric.launches} == {"Ring"}
     assert {one.verdict for one in findings} == {Verdict.OK}
     path = bandwidth.baseline_file(access)
-    assert bandwidth.keep(access, measurement, findings, overwrite=False) == f"6 values in {path}"
+    assert bandwidth.save_baseline(access, measurement, findings, overwrite=False) == f"6 values in {path}"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert bandwidth.load(path) == measurement.table
 
 
 def test_one_slow_run_is_chance_and_two_are_a_finding_that_changes_no_baseline(access: PodAccess) -> None:
     first, findings = measured(access, Fabric())
-    bandwidth.keep(access, first, findings, overwrite=False)
+    bandwidth.save_baseline(access, first, findings, overwrite=False)
     suspects = frozenset(PODS[:2])
     fabric = Fabric({suspects: [80.0, 99.0]})
     _, findings = measured(access, fabric)
@@ -77,18 +77,18 @@ def test_one_slow_run_is_chance_and_two_are_a_finding_that_changes_no_baseline(a
     second, findings = measured(access, Fabric({suspects: [80.0, 81.0]}))
     slow = next(one for one in findings if one.check == "bandwidth")
     assert (slow.subject, slow.verdict) == ("gpu-1 and gpu-2", Verdict.FAIL)
-    assert bandwidth.keep(access, second, findings, overwrite=False) == ""
+    assert bandwidth.save_baseline(access, second, findings, overwrite=False) == ""
     assert bandwidth.load(bandwidth.baseline_file(access)) == first.table
-    assert bandwidth.keep(access, second, findings, overwrite=True)
+    assert bandwidth.save_baseline(access, second, findings, overwrite=True)
     assert bandwidth.load(bandwidth.baseline_file(access)) == second.table
 
 
 def test_a_faulty_or_incomplete_first_measurement_is_no_baseline(access: PodAccess) -> None:
     measurement, findings = measured(access, Fabric({frozenset(PODS[:2]): [None]}))
     assert Verdict.UNKNOWN in [one.verdict for one in findings]
-    assert bandwidth.keep(access, measurement, findings, overwrite=True) == ""
+    assert bandwidth.save_baseline(access, measurement, findings, overwrite=True) == ""
     whole, _ = measured(access, Fabric())
-    assert bandwidth.keep(access, whole, [Finding("corruption", "gpu-1", Verdict.FAIL)], overwrite=False) == ""
+    assert bandwidth.save_baseline(access, whole, [Finding("corruption", "gpu-1", Verdict.FAIL)], overwrite=False) == ""
     assert not bandwidth.baseline_file(access).exists()
 
 

@@ -88,9 +88,9 @@ def _fewer(facts: Facts, subject: str, ports: Sequence[Port]) -> list[Finding]:
     most = max(rdma.resources.values(), default=0)
     if most < 2 or len(devices) >= most:
         return []
-    say = fail if rdma.fabric == "efa" else warn
+    report = fail if rdma.fabric == "efa" else warn
     message = f"it requests {most} adapters and sees {len(devices)}"
-    return [say("adapters", subject, message, "check the device plugin on its node")]
+    return [report("adapters", subject, message, "check the device plugin on its node")]
 
 
 def _chosen(chosen_names: str, port: Port) -> bool:

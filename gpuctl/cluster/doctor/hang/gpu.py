@@ -23,7 +23,7 @@ def gpus(facts: Facts) -> list[Finding]:
     """Check that nvidia-smi answers, and lists every GPU of the pod."""
     check, findings = "gpus", []
     for name, inside in facts.answered().items():
-        listed, subject = reading.of(inside), f"Pod {name}"
+        listed, subject = reading.gpus_of(inside), f"Pod {name}"
         expected = facts.env.cluster.gpus.per_node
         if listed.late and ranks_of(inside):  # ranks use the driver, so it is already loaded
             findings.append(fail(check, subject, f"{listed.complaint}: the driver hangs", XID))
@@ -64,7 +64,7 @@ def _issues(
 
 def known(facts: Facts) -> dict[str, Gpus]:
     """Return the GPUs of the pods that reported any."""
-    every = {name: reading.of(inside) for name, inside in facts.answered().items()}
+    every = {name: reading.gpus_of(inside) for name, inside in facts.answered().items()}
     return {name: listed for name, listed in every.items() if listed.gpus}
 
 

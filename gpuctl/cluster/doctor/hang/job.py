@@ -126,8 +126,8 @@ def _missing_ranks(facts: Facts) -> list[Finding]:
     if len(worlds) > 1:
         message = f"ranks disagree about their number: {', '.join(map(str, sorted(worlds)))}"
         meetings = {tuple(rank["variables"].get(name) for name in MEETING) for rank in every}
-        say, hint = (fail, LEFTOVER) if len(meetings) == 1 else (warn, f"two jobs at the same time? {LEFTOVER}")
-        return [say("ranks", facts.env.name, message, hint)]
+        report, hint = (fail, LEFTOVER) if len(meetings) == 1 else (warn, f"two jobs at the same time? {LEFTOVER}")
+        return [report("ranks", facts.env.name, message, hint)]
     missing = sorted(set(range(worlds.pop() if worlds else 0)) - {rank["rank"] for rank in every})
     if not missing:
         return []

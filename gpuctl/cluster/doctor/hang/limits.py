@@ -26,8 +26,8 @@ def memlocked(facts: Facts) -> list[Finding]:
         judged = memlock.judge(f"Pod {name}", _limit(inside))
         if judged.verdict is not Verdict.OK:
             few = (_bytes(inside) or "").isdigit() and int(_bytes(inside) or 0) < ENOUGH
-            say = unknown if judged.verdict is Verdict.UNKNOWN else fail if few else warn
-            findings.append(say("memlock", judged.subject, judged.message, judged.hint))
+            report = unknown if judged.verdict is Verdict.UNKNOWN else fail if few else warn
+            findings.append(report("memlock", judged.subject, judged.message, judged.hint))
     return or_ok("memlock", facts.env.name, findings) if facts.answered() else []
 
 

@@ -181,8 +181,8 @@ def _finding(facts: Facts, subject: str, known: Pattern | None, same: Sequence[L
     if not current:
         old = "before the current job started" if job_age(facts) is not None else "and no job runs now"
         return warn("NCCL log", subject, f"{message}, {old}", "from an earlier job; not the cause of this hang")
-    say = fail if known and known.cause else warn
-    return say("NCCL log", subject, message, known.hint if known else "gpuctl does not know this message")
+    report = fail if known and known.cause else warn
+    return report("NCCL log", subject, message, known.hint if known else "gpuctl does not know this message")
 
 
 def _when(facts: Facts, line: Line) -> str:

@@ -34,7 +34,7 @@ def ready(facts: Facts) -> list[Finding]:
         if pod is None:
             findings.append(fail(check, f"Pod {name}", "it does not exist", START))
         elif not is_ready(pod):
-            state = pod_progress.state(pod, facts.of(pod), facts.snapshot.claims.value)
+            state = pod_progress.state(pod, facts.events_of(pod), facts.snapshot.claims.value)
             message = f"it {state.summary}" + (f": {state.trouble}" if state.trouble else "")
             findings.append(fail(check, f"Pod {name}", message, START))
     return or_ok(check, facts.env.name, findings)
@@ -86,8 +86,8 @@ def restarted(facts: Facts) -> list[Finding]:
             why = _last_exit(facts.pods[name])
             message = f"it started {age} s ago, the job's ranks in other pods {eldest} s ago"
             message += f" ({times} restarts{why})" if times else ""
-            say = fail if is_sized(facts) else warn
-            findings.append(say("restarted", f"Pod {name}", message, "end the job in all pods and restart it"))
+            report = fail if is_sized(facts) else warn
+            findings.append(report("restarted", f"Pod {name}", message, "end the job in all pods and restart it"))
     return or_ok("restarted", facts.env.name, findings)
 
 

@@ -54,9 +54,9 @@ def _otherwise(answers: Mapping[str, PodFacts], variable: str, value: str) -> li
     values = {
         name: str((inside.values.get("variables") or {}).get(variable, "not set")) for name, inside in answers.items()
     }
-    say = fail if len(set(values.values())) > 1 and _matters(variable) else warn
+    report = fail if len(set(values.values())) > 1 and _matters(variable) else warn
     message = f"{variable} is {{}}, the cluster file has {value}"
-    return [say("settings", f"Pod {n}", message.format(has), EQUALIZE) for n, has in values.items() if has != value]
+    return [report("settings", f"Pod {n}", message.format(has), EQUALIZE) for n, has in values.items() if has != value]
 
 
 def _differ(answers: Mapping[str, PodFacts]) -> list[Finding]:

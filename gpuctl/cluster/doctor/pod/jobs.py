@@ -44,7 +44,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 def everybody(host: Host) -> dict[int, dict[str, str] | None]:
     """Return the variables of every process by PID; None if they are not readable."""
     pids = [int(path.split("/")[2]) for path in host.glob("/proc/[0-9]*/stat")]
-    return {pid: variables.of(host, pid) for pid in pids}
+    return {pid: variables.environment_of(host, pid) for pid in pids}
 
 
 def heads(host: Host, known: Mapping[int, Mapping[str, str] | None]) -> list[int]:

@@ -25,7 +25,7 @@ def chosen(every: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in every.items() if RELEVANT.fullmatch(name)}
 
 
-def of(host: Host, pid: int) -> dict[str, str] | None:
+def environment_of(host: Host, pid: int) -> dict[str, str] | None:
     """Return the variables that a process was started with; None if they are not readable."""
     try:
         text = host.read(f"/proc/{pid}/environ")

@@ -23,10 +23,10 @@ def neighbours(facts: Facts) -> list[Finding]:
         others = max(0.0, busy - used)
         if others <= cpus * MUCH:
             continue
-        say = fail if busy > cpus * ALL else warn
+        report = fail if busy > cpus * ALL else warn
         message = f"others use {others:.1f} of its node's {cpus} processors{_who(facts, name)}"
         findings.append(
-            say(check, f"Pod {name}", message, "`kubectl top pods -A`; taint GPU nodes to keep other pods away")
+            report(check, f"Pod {name}", message, "`kubectl top pods -A`; taint GPU nodes to keep other pods away")
         )
     return or_ok(check, facts.env.name, findings) if facts.answering("machine") else []
 

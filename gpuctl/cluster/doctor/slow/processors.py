@@ -27,10 +27,10 @@ def throttled(facts: Facts) -> list[Finding]:
             findings.append(unknown(check, subject, "CPU throttling is unknown: the cgroup does not report it"))
         elif share > THROTTLED:
             used = inside.get("machine", "cpu_used")
-            say = fail if share > THROTTLED * max(1.0, used or 0.0) else warn
+            report = fail if share > THROTTLED * max(1.0, used or 0.0) else warn
             message = f"it is throttled at its CPU limit: threads are stopped for {share:.2f} s of each second"
             message += f" while it uses {used:.1f} processors" if used is not None else ""
-            findings.append(say(check, subject, message, "raise resources.cpu, or use fewer data loader workers"))
+            findings.append(report(check, subject, message, "raise resources.cpu, or use fewer data loader workers"))
     return or_ok(check, facts.env.name, findings) if facts.answering("machine") else []
 
 

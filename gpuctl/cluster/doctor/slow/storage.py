@@ -44,12 +44,12 @@ def _folder(subject: str, path: str, folder: Mapping[str, Any]) -> list[Finding]
     little = _little(folder)
     if not little:
         return []
-    say, word = (fail, "is full") if _is_full(folder) else (warn, "is almost full")
-    return [say("storage", subject, f"{path} {word}: {little}", "free some space")]
+    report, word = (fail, "is full") if _is_full(folder) else (warn, "is almost full")
+    return [report("storage", subject, f"{path} {word}: {little}", "free some space")]
 
 
 def _is_busy(inside: PodFacts) -> bool:
-    shares_busy = [gpu.busy for gpu in gpus.of(inside).gpus]
+    shares_busy = [gpu.busy for gpu in gpus.gpus_of(inside).gpus]
     return bool(shares_busy) and all(busy is not None and busy >= RESTING for busy in shares_busy)
 
 

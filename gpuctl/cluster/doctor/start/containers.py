@@ -117,7 +117,9 @@ def _waiting(facts: Facts) -> Iterator[tuple[str, Object]]:
 def _why_not_pulled(facts: Facts, name: str) -> str:
     """Return the message of the last failed pull: the status may only mention the back-off."""
     messages = [
-        str(event.get("message") or "") for event in facts.of(facts.pods[name]) if event.get("reason") == "Failed"
+        str(event.get("message") or "")
+        for event in facts.events_of(facts.pods[name])
+        if event.get("reason") == "Failed"
     ]
     return next((text for text in reversed(messages) if text.startswith("Failed to pull image")), "")
 

@@ -40,7 +40,7 @@ def created(facts: Facts) -> list[Finding]:
     if not missing or facts.owner is None:
         return or_ok(check, facts.env.name, [])
     refused = {}
-    for event in facts.of(facts.owner):
+    for event in facts.events_of(facts.owner):
         if match := REFUSED.match(str(event.get("message") or "")):
             refused[match[1]] = match[2]
     findings = [_refused(name, refused[name]) for name in missing if name in refused]

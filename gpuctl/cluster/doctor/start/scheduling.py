@@ -51,7 +51,7 @@ def scheduled(facts: Facts) -> list[Finding]:
 def _others(facts: Facts, pod: Object) -> list[str]:
     """Return the latest decision of each controller besides the scheduler."""
     latest: dict[str, str] = {}
-    for event in facts.of(pod):
+    for event in facts.events_of(pod):
         if decision := _decision(event):
             actor, text = decision
             latest[actor] = f"{text}: {' '.join(str(event.get('message') or 'no reason given').split())[:300]}"

@@ -63,7 +63,7 @@ def _unready(name: str, lines: Sequence[str], probe: str) -> Finding:
 
 
 def _probe(facts: Facts, name: str) -> str:
-    events = [event for event in facts.of(facts.pods[name]) if event.get("reason") == "Unhealthy"]
+    events = [event for event in facts.events_of(facts.pods[name]) if event.get("reason") == "Unhealthy"]
     return " ".join(str(events[-1].get("message") or "").split())[:200] if events else ""
 
 

@@ -65,7 +65,7 @@ def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
 
 
 def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
-    events = facts.of(claim)
+    events = facts.events_of(claim)
     warnings = [event for event in events if event.get("type") == "Warning"]
     cause = _first_cause(warnings) if warnings else events[-1] if events else {}
     if cause.get("reason") == WAITS_FOR_POD:
@@ -86,7 +86,7 @@ def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) ->
     for name, pod in facts.pods.items():
         if is_ready(pod) or runs(pod):
             continue
-        events = [event for event in facts.of(pod) if event.get("reason") in (*reasons, *PAST)]
+        events = [event for event in facts.events_of(pod) if event.get("reason") in (*reasons, *PAST)]
         if events and events[-1]["reason"] in reasons:
             text = _text(_first_cause(events))
             hint = next((hint for part, hint in HINTS if part in text), "")

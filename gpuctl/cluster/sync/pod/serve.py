@@ -48,7 +48,7 @@ class Server:
         self.files = self.bytes = 0
         self.answers: dict[int, Callable[[Any], dict[str, Any]]] = {
             frames.HELLO: self.hello,
-            frames.LOOK: self.look,
+            frames.LOOK: self.read_states,
             frames.CHECK: self.check,
             frames.SYNC: self.sync,
             frames.ALIVE: lambda _: {},
@@ -103,7 +103,7 @@ class Server:
         blocked_folders: dict[str, str] = {}
         for path, entry in record.entries.items():
             put = (entry["kind"], entry["value"], entry["mode"], entry["stamp"])
-            state = tree.look(self.root, path, put, blocked_folders)
+            state = tree.read_state(self.root, path, put, blocked_folders)
             if state is not None:
                 known_entries[path] = state
             if state is None or state[:2] != put[:2]:
@@ -119,11 +119,11 @@ class Server:
             "deviations": deviations,
         }
 
-    def look(self, paths: Any) -> dict[str, Any]:
+    def read_states(self, paths: Any) -> dict[str, Any]:
         """Return the entries at paths that no sync knows."""
         states = {}
         for path in paths:
-            state = self.writer.look(path) if self.writer else tree.look(self.root, path)
+            state = self.writer.read_state(path) if self.writer else tree.read_state(self.root, path)
             if state is not None:
                 states[path] = list(state[:3])
         return states
@@ -210,7 +210,7 @@ class Server:
 
 
 def _content(root: bytes, path: str) -> Any:
-    entry = tree.look(root, path)
+    entry = tree.read_state(root, path)
     return entry[:2] if entry else None
 
 

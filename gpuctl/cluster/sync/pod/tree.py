@@ -52,7 +52,7 @@ def blocked(root: bytes, path: str, known: dict[str, str] | None = None) -> str:
     return blocking
 
 
-def look(
+def read_state(
     root: bytes, path: str, known: State | None = None, blocked_folders: dict[str, str] | None = None
 ) -> State | None:
     """The state of a path; None: nothing there. A file with the stamp of `known` is not read again.

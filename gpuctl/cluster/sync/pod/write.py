@@ -169,7 +169,7 @@ class Writer:
     def delete(self, path: str) -> bool:
         """Delete what a sync wrote, if unchanged; False: a folder that contains files of others."""
         recorded, at = self.record.entries[path], place(self.root, path)
-        current = tree.look(self.root, path, self.known.get(path))
+        current = tree.read_state(self.root, path, self.known.get(path))
         if current is not None:
             if not recorded["put"] or (not self.force and not same(recorded, current)) or current[0] == tree.BLOCKED:
                 raise Changed(path)
@@ -187,9 +187,9 @@ class Writer:
         self.record.note(path, None)
         self.known.pop(path, None)
 
-    def look(self, path: str) -> State | None:
+    def read_state(self, path: str) -> State | None:
         """Read the state of a path and remember it, so that a later change by others is noticed."""
-        state = tree.look(self.root, path, self.known.get(path), self.blocked_folders)
+        state = tree.read_state(self.root, path, self.known.get(path), self.blocked_folders)
         if state is None:
             self.known.pop(path, None)
         else:
@@ -204,7 +204,7 @@ class Writer:
     def _look(self, path: str, kind: str, value: str) -> State | None:
         """The state just before it is replaced; `Changed` if it is no longer the known one."""
         known = self.known.get(path)
-        current = tree.look(self.root, path, known, self.blocked_folders)
+        current = tree.read_state(self.root, path, known, self.blocked_folders)
         if current is not None and current[0] == tree.BLOCKED:
             raise Changed(f"{current[1]} is not a folder")
         before = known[:2] if known else None

@@ -66,7 +66,7 @@ class Running:
     def report(self, message: str) -> None:
         self._listener(self.task.launch, message)
 
-    def look(self, broken_off: bool) -> None:
+    def enforce_limit(self, broken_off: bool) -> None:
         """End the launch if its time is over or the user interrupts."""
         if self.is_over:
             return
@@ -150,7 +150,7 @@ class Running:
         if self.stop:
             return
         if not self.task.by_operator:
-            pods = self.pods.of(self.task)
+            pods = self.pods.of_launch(self.task)
             self.cluster.apply(objects.launcher(self.task, [pod_state.address(pods[name]) for name in workers]))
         self._wait([pod_placement.launcher(self.task)], pod_state.has_begun)
         if not self.stop:
@@ -162,7 +162,7 @@ class Running:
         begun, count, reported = time.monotonic(), 0, ""
         known: set[str] = set()
         while not self.stop:
-            pods = self.pods.of(self.task)
+            pods = self.pods.of_launch(self.task)
             known.update(pods)
             missing = [name for name in names if not (name in pods and done(pods[name]))]
             if not missing:
@@ -224,7 +224,7 @@ class Running:
         self._warn()
 
     def _read(self) -> Iterator[str]:
-        pod = self.pods.of(self.task).get(pod_placement.launcher(self.task))
+        pod = self.pods.of_launch(self.task).get(pod_placement.launcher(self.task))
         if pod is None:  # it was deleted just now; `why_gone` reports it
             return
         log = watch.Log(self.cluster, pod["metadata"]["name"])
@@ -241,7 +241,7 @@ class Running:
             self.report(f"warning: {outcome.LOCKED.format(little)}")
 
     def _over(self) -> bool:
-        return self._has_ended(self.pods.of(self.task))
+        return self._has_ended(self.pods.of_launch(self.task))
 
     def _wait_for_the_end(self) -> None:
         """Wait for the pod's status: the log may end a moment before the cluster knows how the container ended."""

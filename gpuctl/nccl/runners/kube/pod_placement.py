@@ -33,7 +33,7 @@ def place(task: Task, pod: Object) -> str:
     return task.launch.nodes[int(meta["name"].rpartition("-w")[2])]
 
 
-def of(task: Task, pods: Iterable[Object]) -> dict[str, Object]:
+def pods_of_launch(task: Task, pods: Iterable[Object]) -> dict[str, Object]:
     """Select the pods of a launch, by place."""
     return {place(task, pod): pod for pod in pods if pod["metadata"]["labels"].get(RUN) == task.run}
 

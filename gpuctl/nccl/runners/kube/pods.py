@@ -14,11 +14,11 @@ class Pods(pod_watch.Pods):
     def __init__(self, cluster: Cluster, round_: str) -> None:
         super().__init__(cluster, {**OURS, ROUND: round_})
 
-    def of(self, task: Task) -> dict[str, Object]:
+    def of_launch(self, task: Task) -> dict[str, Object]:
         """Pods of one launch by place (pod_placement.py); raises the error that ended the watch."""
         self.check()
         return self.known(task)
 
     def known(self, task: Task) -> dict[str, Object]:
         """Pods of one launch as last observed, even if the watch has ended."""
-        return pod_placement.of(task, (self.latest or {}).values())
+        return pod_placement.pods_of_launch(task, (self.latest or {}).values())

@@ -65,4 +65,4 @@ def _until_all_end(
         # Permissions and quotas are the same for all launches, so a failure of one ends the others.
         failed = any(job.done() and job.exception() for job in jobs)
         for one in running:
-            one.look(broken_off() or failed)
+            one.enforce_limit(broken_off() or failed)

@@ -77,7 +77,7 @@ def srun(settings: Settings, launch: Launch, job: str, name: str) -> list[str]:
     ]
 
 
-def look(job: str, node: str, limit_s: float) -> list[str]:
+def inspect_node(job: str, node: str, limit_s: float) -> list[str]:
     """Python on one node, beside the running step; its program comes by standard input."""
     beside = ("--gres=none", "--mpi=none", "--cpu-bind=none", "--quiet")
     return [*_step(job, "gpuctl-look", 1, 1, node), *beside, "timeout", f"{limit_s:g}", "python3", "-IS", "-"]

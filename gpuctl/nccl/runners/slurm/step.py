@@ -114,7 +114,7 @@ class Running(WatchedLaunch):
         silent = tuple(node for node in self.launch.nodes if _is_silent(states.get(node)))
         return silent or (self.launch.nodes if left else ())
 
-    def look(self) -> dict[str, list[Process] | None]:
+    def observe_ranks(self) -> dict[str, list[Process] | None]:
         """Current state of every node's ranks."""
         nodes = self.launch.nodes
         with ThreadPoolExecutor(min(LOOKS_AT_ONCE, len(nodes))) as pool:
@@ -123,7 +123,7 @@ class Running(WatchedLaunch):
     def _look_at(self, node: str) -> list[Process] | None:
         mark = f"gpuctl-{self.token} "
         request = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
-        argv = command.look(self.job.number, node, PROBE_LIMIT_S)
+        argv = command.inspect_node(self.job.number, node, PROBE_LIMIT_S)
         done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=PROBE_LIMIT_S)
         answer, name = payload.answer(done.out, mark, launch_answers.Look), plan.name_in_kernel(self.launch.sweep)
         if isinstance(answer, Failure):

@@ -31,7 +31,7 @@ def look(cluster: Plane, env: Environment, name: str) -> tuple[str, str]:
     found = kube.connect(files=[cluster.kubeconfig])
     live = found.get(found.kind("v1", "Pod"), name)
     assert live is not None
-    (finding,) = memlock.look(found, env, [live])
+    (finding,) = memlock.check_limit(found, env, [live])
     return str(finding.verdict), finding.message
 
 
@@ -47,7 +47,7 @@ def test_the_limit_is_the_one_that_holds_in_the_pod(cluster: Plane, tmp_path: Pa
 
 def test_tcp_does_not_ask(cluster: Plane, tmp_path: Path) -> None:
     found = kube.connect(files=[cluster.kubeconfig])
-    assert memlock.look(found, env_of(tmp_path, RDMA, mode="tcp"), []) == []
-    (nobody,) = memlock.look(found, env_of(tmp_path, RDMA), [])
+    assert memlock.check_limit(found, env_of(tmp_path, RDMA, mode="tcp"), []) == []
+    (nobody,) = memlock.check_limit(found, env_of(tmp_path, RDMA), [])
     assert nobody.verdict == "UNKNOWN"
     assert nobody.message == "no pod runs yet in which to check it; deploy checks once one does"

@@ -69,7 +69,9 @@ def here(tmp_path: Path) -> Path:
 
 def sync(found: kube.Cluster, here: Path, *names: str, target: str = TARGET, force: bool = False) -> list[Outcome]:
     targets = pods.named(found, names, target)
-    return flow.sync(flow.PodConnector(found), targets, Local(here, excludes.of(here, [])), SyncRequest(target, force))
+    return flow.sync(
+        flow.PodConnector(found), targets, Local(here, excludes.read_patterns(here, [])), SyncRequest(target, force)
+    )
 
 
 def in_pod(cluster: Plane, name: str, target: str = TARGET) -> dict[str, str]:
@@ -292,7 +294,7 @@ def test_a_kubeconfig_of_another_cluster_is_refused(
 def watched(found: kube.Cluster, here: Path) -> Iterator[Heard]:
     heard, stop, begun = Heard(), Stop(), threading.Event()
     targets = pods.named(found, ["lab-0", "lab-1"], "/workspace/watched")
-    local = Local(here, excludes.of(here, []))
+    local = Local(here, excludes.read_patterns(here, []))
     settings = watch.Settings(flow.PodConnector(found, stop=stop), local, SyncRequest("/workspace/watched"), heard)
     thread = threading.Thread(target=watch.watch, args=(settings, targets, begun.set))
     thread.start()

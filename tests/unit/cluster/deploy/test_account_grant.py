@@ -76,7 +76,7 @@ def given(answer: Any) -> Any:
 
 
 def look(cluster: AnsweringCluster, of: Environment) -> Maybe[str]:
-    return account_grant.look(cast(Cluster, cluster), of)
+    return account_grant.find_grant(cast(Cluster, cluster), of)
 
 
 @pytest.mark.parametrize("security", [LOCKING, PRIVILEGED])

@@ -20,7 +20,7 @@ from tests.rig.recordings import recording
 def of(name: str) -> gpus.Gpus:
     """GPUs in an excerpt of ours, or in a recording: of these the name begins with x_."""
     path = recording(f"nvidia-smi/{name}.xml") if name.startswith("x_") else DATA / f"nvidia-smi/{name}.xml"
-    return gpus.of(PodFacts({"gpu": {"xml": path.read_text()}}))
+    return gpus.gpus_of(PodFacts({"gpu": {"xml": path.read_text()}}))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_power_clocks_and_links_are_read_of_every_driver(
 
 
 def test_what_is_no_whole_answer_is_reported_with_the_reason() -> None:
-    cut = gpus.of(PodFacts({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
+    cut = gpus.gpus_of(PodFacts({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
     assert cut.gpus == ()
     assert "no whole XML" in cut.why
-    assert gpus.of(PodFacts(why="it cannot be probed")).why == "it cannot be probed"
-    late = gpus.of(PodFacts({"gpu": {"unread": {"*": "no answer within 30 s"}}}))
+    assert gpus.gpus_of(PodFacts(why="it cannot be probed")).why == "it cannot be probed"
+    late = gpus.gpus_of(PodFacts({"gpu": {"unread": {"*": "no answer within 30 s"}}}))
     assert late.why == "no answer within 30 s"
 
 

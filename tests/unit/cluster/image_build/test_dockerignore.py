@@ -45,15 +45,15 @@ def test_patterns_are_taken_as_docker_takes_them(patterns: list[str], out: list[
 
 
 def test_the_file_of_podman_comes_first_and_none_leaves_nothing_out(tmp_path: Path) -> None:
-    assert not dockerignore.of(tmp_path)("a")
+    assert not dockerignore.read_patterns(tmp_path)("a")
     (tmp_path / ".dockerignore").write_text("﻿a\n", encoding="utf-8")
-    assert dockerignore.of(tmp_path)("a")
+    assert dockerignore.read_patterns(tmp_path)("a")
     (tmp_path / ".containerignore").write_text("b\n")
-    assert [dockerignore.of(tmp_path)(name) for name in ("a", "b")] == [False, True]
+    assert [dockerignore.read_patterns(tmp_path)(name) for name in ("a", "b")] == [False, True]
 
 
 @pytest.mark.parametrize("content", [b"\xff\n", b"[z-a]\n"], ids=["not UTF-8", "no pattern"])
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".dockerignore").write_bytes(content)
     with pytest.raises(InvalidInput, match="dockerignore"):
-        dockerignore.of(tmp_path)
+        dockerignore.read_patterns(tmp_path)

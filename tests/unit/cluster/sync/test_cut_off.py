@@ -58,7 +58,7 @@ def test_a_change_in_the_pod_between_the_look_and_the_write_is_kept(here: Path, 
     sync(here, there)
     (here / "train.py").write_text("newer")
     stream = open_stream()
-    bringer = PodSync(stream, Local(here, excludes.of(here, [])), SyncRequest(str(there)))
+    bringer = PodSync(stream, Local(here, excludes.read_patterns(here, [])), SyncRequest(str(there)))
     bringer.begin()
     plan = bringer.plan()
     (there / "train.py").write_text("mine")
@@ -70,7 +70,7 @@ def test_a_change_in_the_pod_between_the_look_and_the_write_is_kept(here: Path, 
 
 
 def test_a_file_that_grows_while_it_is_read_is_reported_or_whole(here: Path, there: Path) -> None:
-    local = Local(here, excludes.of(here, []))
+    local = Local(here, excludes.read_patterns(here, []))
     stream = open_stream()
     bringer = PodSync(stream, local, SyncRequest(str(there)))
     bringer.begin()
@@ -110,7 +110,7 @@ def test_a_session_whose_connection_broke_takes_the_folder_from_its_own_and_from
 
 def test_a_check_changes_nothing(here: Path, there: Path) -> None:
     stream = open_stream()
-    bringer = PodSync(stream, Local(here, excludes.of(here, [])), SyncRequest(str(there), check=True))
+    bringer = PodSync(stream, Local(here, excludes.read_patterns(here, [])), SyncRequest(str(there), check=True))
     bringer.begin()
     assert [step.what for step in bringer.plan().steps] == ["put"] * 7
     stream.close()
@@ -125,7 +125,7 @@ def test_a_target_that_is_a_file_is_refused(here: Path, there: Path) -> None:
 
 def test_the_record_stays_small_however_often_it_is_written(here: Path, there: Path) -> None:
     stream = open_stream()
-    local = Local(here, excludes.of(here, []))
+    local = Local(here, excludes.read_patterns(here, []))
     bringer = PodSync(stream, local, SyncRequest(str(there)))
     bringer.begin()
     for number in range(400):

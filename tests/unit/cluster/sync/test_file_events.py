@@ -44,7 +44,7 @@ def events(source: Path, stop: Stop) -> Iterator[set[str]]:
 
 def observed(source: Path, stop: Stop) -> Iterator[set[str]]:
     """Yield changes of a folder that is read again after each."""
-    local = Local(source, excludes.of(source, []))
+    local = Local(source, excludes.read_patterns(source, []))
     for changed in file_events.changes(source, local.folders, stop):
         local.rescan(changed)
         yield changed

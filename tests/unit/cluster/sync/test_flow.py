@@ -55,7 +55,7 @@ def target(number: int, wrong: str = "") -> Target:
 
 
 def sync(by: Here, here: Path, there: Path, *targets: Target, check: bool = False) -> list[Outcome]:
-    return flow.sync(by, targets, Local(here, excludes.of(here, [])), SyncRequest(str(there), check=check))
+    return flow.sync(by, targets, Local(here, excludes.read_patterns(here, [])), SyncRequest(str(there), check=check))
 
 
 def test_pods_that_share_a_folder_get_it_once_and_all_are_asked(here: Path, there: Path) -> None:

@@ -56,14 +56,14 @@ def test_the_last_pattern_that_fits_decides_but_our_record_is_always_left_out() 
 
 def test_patterns_come_from_the_folder_and_the_command(tmp_path: Path) -> None:
     fill(tmp_path, {".gpuctlignore": "*.bin\n# a comment\n", "a.bin": "", "b.txt": "", "c.py": ""})
-    found = scan(tmp_path, excludes.of(tmp_path, ["*.txt"]))
+    found = scan(tmp_path, excludes.read_patterns(tmp_path, ["*.txt"]))
     assert (set(found.items), set(found.left_out)) == ({".gpuctlignore", "c.py"}, {"a.bin", "b.txt"})
 
 
 def test_a_file_of_patterns_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".gpuctlignore").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match=r"cannot read .*\.gpuctlignore"):
-        excludes.of(tmp_path, [])
+        excludes.read_patterns(tmp_path, [])
 
 
 def test_sockets_and_pipes_are_reported_and_not_taken(tmp_path: Path) -> None:

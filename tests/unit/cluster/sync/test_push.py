@@ -207,7 +207,7 @@ def test_files_of_another_folder_stay_until_force(here: Path, there: Path, tmp_p
 
 def test_a_folder_that_cannot_be_read_here_deletes_nothing_there(here: Path, there: Path) -> None:
     sync(here, there)
-    local, stream = Local(here, excludes.of(here, [])), open_stream()
+    local, stream = Local(here, excludes.read_patterns(here, [])), open_stream()
     read = {path: item for path, item in local.scanned.items.items() if not path.startswith("pkg/")}
     local.scanned = replace(local.scanned, items=read, unread={"pkg": "Permission denied"})
     bringer = PodSync(stream, local, SyncRequest(str(there)))

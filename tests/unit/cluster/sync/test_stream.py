@@ -59,10 +59,10 @@ def test_a_pod_that_reads_for_long_says_that_it_is_at_work(tmp_path: Path, monke
     stream, said = open_stream(), []
     monkeypatch.setattr(stream, "_receive", lambda kind, _: said.append(kind))
     stream.hello(str(tmp_path), "a", "ann")
-    assert stream.look(["large.bin"])["large.bin"].kind == "file"
+    assert stream.read_states(["large.bin"])["large.bin"].kind == "file"
     assert said == [frames.WORKING] * 6  # for the path, and each 1 MiB of it
     said.clear()
-    assert stream.look(["no", "such", "files"]) == {}
+    assert stream.read_states(["no", "such", "files"]) == {}
     assert said == [frames.WORKING] * 3
     stream.close()
 

@@ -49,7 +49,9 @@ class Told:
 
 
 def settings(here: Path, there: Path, told: Told) -> watch.Settings:
-    return watch.Settings(Here(cast(Cluster, None)), Local(here, excludes.of(here, [])), SyncRequest(str(there)), told)
+    return watch.Settings(
+        Here(cast(Cluster, None)), Local(here, excludes.read_patterns(here, [])), SyncRequest(str(there)), told
+    )
 
 
 @pytest.fixture

@@ -66,11 +66,11 @@ def test_what_was_measured_passes_at_every_number_of_nodes(
     collective: str, nodes: int, size: int, busbw: float
 ) -> None:
     about = RunContext("p5.48xlarge", nodes, 8, algorithm="default", collective=collective)
-    row = SHIPPED.of(about, size)
+    row = SHIPPED.row_for(about, size)
     assert row is not None
     assert row.warn is not None
     assert row.warn < busbw
-    assert SHIPPED.of(replace(about, nodes=1000), size) is None
+    assert SHIPPED.row_for(replace(about, nodes=1000), size) is None
 
 
 def test_two_nodes_of_p5_have_a_fall_back_limit_and_no_expectation() -> None:

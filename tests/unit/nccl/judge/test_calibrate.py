@@ -56,8 +56,8 @@ def test_sound_repeats_give_a_row_a_size_with_its_middle_and_provenance() -> Non
 
 def test_kept_rows_judge_the_next_run_and_are_replaced_by_the_next_calibration(tmp_path: Path) -> None:
     path = tmp_path / "site" / "nccl_baselines.yml"
-    site.keep(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
-    site.keep(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
+    site.save_rows(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
+    site.save_rows(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
     book = load.load(path)
     assert [row.expect for row in book.rows] == [364.1, 401.39, 403.92]
     (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.check == "baseline"]
@@ -72,12 +72,12 @@ def test_kept_rows_judge_the_next_run_and_are_replaced_by_the_next_calibration(t
 
 def test_a_calibration_can_be_taken_back_and_put_in_again(tmp_path: Path) -> None:
     path = tmp_path / "nccl_baselines.yml"
-    site.keep(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
+    site.save_rows(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
     assert [row.expect for row in site.restore(path).rows] == [], "there were none before"
     assert load.load(path).rows == ()
     site.restore(path)
     mine = path.read_text()
-    site.keep(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
+    site.save_rows(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
     site.restore(path)
     assert path.read_text() == mine
 
@@ -98,7 +98,7 @@ def test_other_rows_and_systems_of_the_site_stay(tmp_path: Path) -> None:
     path = tmp_path / "nccl_baselines.yml"
     before = load.SHIPPED.read_text()
     path.write_text(before)
-    site.keep(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
+    site.save_rows(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
     again = load.load(path)
     assert again.systems == SHIPPED.systems
     assert len(again.rows) == len(SHIPPED.rows) + 3
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "nccl_baselines.yml"
     path.write_text("baselines: [oops")
     with pytest.raises(InvalidInput, match="is not YAML"):
-        site.keep(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
+        site.save_rows(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
     assert path.read_text() == "baselines: [oops"
 
 
@@ -174,7 +174,7 @@ def test_a_row_below_the_published_limit_needs_force_and_stays_marked(tmp_path: 
         calibrate.accept(found, force=False)
     assert "--force" in error.value.hint
     path = tmp_path / "nccl_baselines.yml"
-    site.keep(calibrate.accept(found, force=True), path)
+    site.save_rows(calibrate.accept(found, force=True), path)
     kept = {row.from_bytes: row.below_published for row in load.load(path).rows}
     assert kept == {1 * GIB: None, 4 * GIB: 320, 8 * GIB: 320}
 

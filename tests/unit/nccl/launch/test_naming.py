@@ -98,8 +98,8 @@ def test_a_name_is_replaced_only_where_it_stands_whole() -> None:
 def test_a_split_launch_counts_the_ranks_of_each_part_anew() -> None:
     own = {"NCCL_TESTS_SPLIT": "DIV 2"}
     assert of(["a", "b", "c", "d"], own).text("rank 0 on c: it broke") == "rank 0 on node-3: it broke"
-    assert of(["a", "a", "c", "d"], own).of(0, "a") == "one of node-1, node-2 (each is called a)"
-    assert of(["a", "a", "c", "d"]).of(1, "a") == "node-2"
+    assert of(["a", "a", "c", "d"], own).name_of(0, "a") == "one of node-1, node-2 (each is called a)"
+    assert of(["a", "a", "c", "d"]).name_of(1, "a") == "node-2"
 
 
 def test_many_nodes_with_one_name_are_not_all_listed() -> None:

@@ -84,7 +84,7 @@ def test_what_is_marked_is_found_told_apart_and_ended() -> None:
     stubborn = subprocess.Popen(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"], env=env, stdout=-1)
     assert stubborn.stdout is not None
     stubborn.stdout.readline()
-    found = {one["pid"]: one for one in process_tree.look(variable.encode())}
+    found = {one["pid"]: one for one in process_tree.observe(variable.encode())}
     assert (found[asleep.pid]["rank"], found[asleep.pid]["still"], found[asleep.pid]["name"]) == (7, True, "sleep")
     assert found[busy.pid]["still"] is False
     assert process_tree.end(variable.encode()) == []
@@ -130,7 +130,7 @@ def test_a_process_whose_first_thread_has_ended_is_not_gone() -> None:
         [sys.executable, "-c", program + "ctypes.CDLL(None).pthread_exit(None)"], env={**os.environ, name: value}
     )
     wait_until(lambda: process_tree.fields(headless.pid)[:1] == ["Z"])
-    assert [one["pid"] for one in process_tree.look(variable.encode())] == [headless.pid]
+    assert [one["pid"] for one in process_tree.observe(variable.encode())] == [headless.pid]
     assert process_tree.end(variable.encode()) == []
     assert headless.wait() == -15
 

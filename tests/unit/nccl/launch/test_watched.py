@@ -22,7 +22,7 @@ class Launched(WatchedLaunch):
             Launch(("a", "b"), Sweep(limit_s=limit_s)), "t", None, lambda _, words: self.heard.append(words)
         )
 
-    def look(self) -> dict[str, list[Process] | None]:
+    def observe_ranks(self) -> dict[str, list[Process] | None]:
         if self.fails:
             raise GpuctlError("look", self.fails)
         return {"a": None, "b": []}

@@ -94,7 +94,7 @@ class Ended:
     def known(self, task: Task) -> dict[str, Any]:
         launcher = left("Pod", "l", terminated={"exitCode": 0})
         launcher["metadata"]["labels"][COMPONENT] = LAUNCHER
-        return pod_placement.of(task, [launcher])
+        return pod_placement.pods_of_launch(task, [launcher])
 
 
 def test_a_log_that_goes_on_after_its_container_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_log_that_goes_on_after_its_container_is_asked_for_anew(monkeypatch: p
     one.has_begun, one.begun, one.checked = True, now, now
     for _ in range(14):
         now += 1
-        one.look(broken_off=False)
+        one.enforce_limit(broken_off=False)
     assert again == [1007.0, 1013.0]
 
 
@@ -116,8 +116,8 @@ class Slow(Removal):
 
     def remove(self, *_: object) -> list[dict[str, Any]]:
         self.launch.begun = time.monotonic() - 10_000
-        self.launch.look(broken_off=False)
-        self.launch.look(broken_off=True)
+        self.launch.enforce_limit(broken_off=False)
+        self.launch.enforce_limit(broken_off=True)
         return []
 
 

@@ -51,7 +51,7 @@ def test_a_look_at_a_node_that_is_cut_off_tells_nothing_of_it(
 ) -> None:
     site.program("srun", LOOK.replace("REST", rest))
     running = Running(Granted("7", None), Launch(("h0",), SWEEP), Settings(), quiet)
-    assert running.look() == {"h0": found}
+    assert running.observe_ranks() == {"h0": found}
 
 
 def test_the_longer_a_job_waits_the_less_often_slurm_is_asked_why(site: Site) -> None:
