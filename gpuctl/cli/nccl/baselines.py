@@ -33,7 +33,7 @@ collective = click.option(
     "--collective", metavar="NAME", help="Collective: all_reduce, sendrecv, ...  [default: from the log]"
 )
 algo = click.option("--algo", metavar="NAME", help="Value of NCCL_ALGO; `default` if it was not set.")
-strict = click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline.")
+strict = click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
 context_options = options.together(instance, network, algo, collective)
 
 

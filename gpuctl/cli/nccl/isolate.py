@@ -58,7 +58,7 @@ class IsolateRequest:
     IsolateRequest,
     click.option(
         "--rails",
-        metavar="A,B,…",
+        metavar="NAME,...",
         default="",
         help="Adapters to test one at a time; `none` skips that.  [default: those that NCCL opens on all nodes]",
     ),

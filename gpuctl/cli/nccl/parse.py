@@ -28,7 +28,7 @@ _COLUMNS = ("size_bytes", "count", "type", "redop", "root")
 @log_files.argument
 @click.option("--output", "-o", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 def parse(files: tuple[Path, ...], form: Form) -> None:
-    """Read logs of nccl-tests or rccl-tests, or reports of its -J; - is standard input.
+    """Read logs of nccl-tests or rccl-tests, or their JSON reports (option -J); - is standard input.
 
     Shows the outcome of each run, its cause and its results. Exit code 1 if a run is not complete, 2 if a file is
     unusable.

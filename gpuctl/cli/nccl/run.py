@@ -47,9 +47,16 @@ class RunRequest:
 @click.command("run", cls=Sectioned)
 @options.as_request(
     RunRequest,
-    click.option("--kind", "-k", type=click.Choice(KINDS), default="quick", show_default=True, help="See above."),
     click.option(
-        "--split", is_flag=True, help="Pairs, single: one launch per round, which shows only the slowest group."
+        "--kind",
+        "-k",
+        type=click.Choice(KINDS),
+        default="quick",
+        show_default=True,
+        help="The tests to run: see above.",
+    ),
+    click.option(
+        "--split", is_flag=True, help="With pairs and single: one launch per round; it shows only the slowest group."
     ),
     click.option("--instance", metavar="NAME", help="Machine type, for baselines: p5.48xlarge, or your own name."),
     click.option(

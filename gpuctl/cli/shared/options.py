@@ -172,7 +172,7 @@ carrier = together(
         type=click.IntRange(1),
         default=64,
         show_default=True,
-        help="Number of hosts at the same time.",
+        help="Number of hosts at a time.",
     ),
     click.option(
         "--timeout",
@@ -184,7 +184,7 @@ carrier = together(
     click.option(
         "--via",
         type=click.Choice(["ansible", "ssh"]),
-        help="Use only this connection.  [default: ssh to ask, Ansible to change]",
+        help="Reach hosts only by this transport.  [default: ssh to ask, Ansible to change]",
     ),
 )
 batches = together(
