@@ -37,10 +37,10 @@ class Far:
     def _connect(self, client: socket.socket) -> None:
         time.sleep(2 * self.delay_s)  # the connection itself takes a round trip, too
         server = socket.create_connection(self.to)
-        threading.Thread(target=self._carry, args=(client, server, False), daemon=True).start()
-        self._carry(server, client, True)
+        threading.Thread(target=self._carry, args=(client, server), kwargs={"down": False}, daemon=True).start()
+        self._carry(server, client, down=True)
 
-    def _carry(self, source: socket.socket, sink: socket.socket, down: bool) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, *, down: bool) -> None:
         parts: Parts = queue.SimpleQueue()
         threading.Thread(target=_deliver, args=(parts, sink), daemon=True).start()
         with contextlib.suppress(OSError):

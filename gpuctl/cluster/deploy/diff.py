@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpuctl.cluster.deploy.immutable import fixed
-from gpuctl.cluster.deploy.model import Action, Change, Field, ObjectState
+from gpuctl.cluster.deploy.model import Action, Change, DryRun, Field, ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 
-DryRun = Callable[[bool], Object]  # force -> the object as it would be; raises what the server refuses it for
 HIDDEN = "(hidden)"
 # Metadata that the server maintains.
 SERVER_FIELDS = (
@@ -36,7 +35,7 @@ def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collectio
     if state.live is not None and (fields := fixed(state.desired, state.live)):
         return _of_fixed(kind, name, fields)
     try:
-        tried = dry_run(False)
+        tried = dry_run(state.desired, force=False)
     except Unreachable:
         raise
     except Conflict as error:
@@ -77,7 +76,7 @@ def _take_over(state: ObjectState, conflict: Conflict, dry_run: DryRun) -> Chang
     if state.live is None or not conflict.owners or kind == "Pod":
         return Change(kind, name, "refused", (), conflict.wrong)
     try:
-        forced = dry_run(True)
+        forced = dry_run(state.desired, force=True)
     except Unreachable:
         raise
     except GpuctlError as error:

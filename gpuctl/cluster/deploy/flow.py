@@ -128,7 +128,7 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
     leftovers, unread = prune.unwanted(cluster, checked.env, desired)
 
-    def dry_run(desired: Object, force: bool) -> Object:
+    def dry_run(desired: Object, *, force: bool) -> Object:
         return cluster.apply(desired, dry_run=True, force=force)
 
     small = grow.too_small(checked.env, _claims(cluster, checked.env))

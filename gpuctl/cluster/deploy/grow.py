@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Change, Field, ObjectState, is_ours, is_terminating
+from gpuctl.cluster.deploy.model import Change, DryRun, Field, ObjectState, is_ours, is_terminating
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import storage
@@ -49,7 +49,7 @@ def _patch(claim: Object, size: str) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
 
 
-def changes(dry_run: Callable[[Object, bool], Object], states: Sequence[ObjectState]) -> Planned:
+def changes(dry_run: DryRun, states: Sequence[ObjectState]) -> Planned:
     """Return the growth of each claim, and a finding for each that the server refuses to grow."""
     with AbandonablePool(AT_ONCE) as pool:
         planned = list(pool.map(lambda state: _change(dry_run, state), states))
@@ -58,10 +58,10 @@ def changes(dry_run: Callable[[Object, bool], Object], states: Sequence[ObjectSt
     ]
 
 
-def _change(dry_run: Callable[[Object, bool], Object], state: ObjectState) -> Change | Finding:
+def _change(dry_run: DryRun, state: ObjectState) -> Change | Finding:
     before, after = size_of(state.live or {}), size_of(state.desired)
     try:
-        dry_run(state.desired, True)
+        dry_run(state.desired, force=True)
     except Unreachable:
         raise
     except GpuctlError as error:

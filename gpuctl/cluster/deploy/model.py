@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.domain.findings import Finding, Verdict
@@ -77,6 +77,12 @@ class ObjectState:
     def missing(self) -> bool:
         """True if the object should exist and does not."""
         return not (self.live or self.unread or self.optional_kind_missing)
+
+
+class DryRun(Protocol):
+    """Server-side dry run; returns the object as it would be, and raises what the server refuses it for."""
+
+    def __call__(self, desired: Object, /, *, force: bool) -> Object: ...
 
 
 @dataclass(frozen=True)

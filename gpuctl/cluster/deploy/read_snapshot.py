@@ -48,9 +48,11 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
         references = {reference: reader.reference(reference) for reference in references_of(env)}
         optional = {reference.kind: reference.api_versions for reference in references}
         optional |= {ATTACHMENT[1]: ATTACHMENT[:1]} if attached else {}
-        served = {kind: pool.submit(attempt, _served_in(cluster, kind, of), True) for kind, of in optional.items()}
+        served = {
+            kind: pool.submit(attempt, _served_in(cluster, kind, of), nothing=True) for kind, of in optional.items()
+        }
         may = reader.rights({(state.desired["apiVersion"], state.desired["kind"]) for state in states if state.served})
-        may_use = pool.submit(attempt, lambda: _may_use(cluster, constraints_name), False)
+        may_use = pool.submit(attempt, lambda: _may_use(cluster, constraints_name), nothing=False)
         return ClusterSnapshot(
             server=cluster.server,
             namespace=namespace.result(),
@@ -144,7 +146,7 @@ def _served_in(cluster: Cluster, kind: str, api_versions: Sequence[str]) -> Call
 
 
 def _may(cluster: Cluster, verb: str, kind: tuple[str, str]) -> Maybe[bool]:
-    return attempt(lambda: cluster.may(verb, cluster.kind(*kind)), False)
+    return attempt(lambda: cluster.may(verb, cluster.kind(*kind)), nothing=False)
 
 
 def _may_use(cluster: Cluster, name: str) -> bool:

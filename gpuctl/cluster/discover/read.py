@@ -75,6 +75,6 @@ def _usable(cluster: Cluster, pool: Executor) -> Usable:
     names = OF_OPENSHIFT if listed.why else existing
     # They are cluster-wide, and used in a namespace.
     namespaced = Kind(kind.api_version, kind.kind, kind.plural, namespaced=True)
-    may = list(pool.map(lambda name: attempt(lambda: cluster.may("use", namespaced, name), False), names))
-    make: Maybe[bool] = attempt(lambda: cluster.may("create", kind), False)
+    may = list(pool.map(lambda name: attempt(lambda: cluster.may("use", namespaced, name), nothing=False), names))
+    make: Maybe[bool] = attempt(lambda: cluster.may("create", kind), nothing=False)
     return Usable(tuple(n for n, entry in zip(names, may, strict=True) if entry.value), listed.why, make.value)

@@ -42,7 +42,10 @@ def classes(facts: Facts) -> list[Class]:
     """Return the storage classes; if they may not be listed, those of the namespace's volumes."""
     proofs = _proofs(facts)
     if facts.classes.why:
-        return [Class(name, "provisioner unknown", False, MANY, claim) for name, claim in sorted(proofs.items())]
+        return [
+            Class(name, "provisioner unknown", default=False, can=MANY, proof=claim)
+            for name, claim in sorted(proofs.items())
+        ]
     return sorted((_class(item, proofs) for item in facts.classes.value), key=lambda item: item.name)
 
 

@@ -19,7 +19,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
+        super().increase_indent(flow, indentless=False)
 
 
 # Plain text that other readers, such as kubectl's, take for a boolean or a number, and PyYAML does not.

@@ -70,7 +70,7 @@ def left_by(cluster: Cluster, pod: str, mark: str) -> Left | None:
         _, output = pod_exec.read(cluster, pod, Command(programs.end(mark), CONTAINER, ENDING_S))
         went_on, processes = map(int, output.split())
     except NotFound:
-        return Left(False, 0, gone=True)
+        return Left(went_on=False, processes=0, gone=True)
     except (GpuctlError, ValueError):
         return None
     return Left(bool(went_on), processes)

@@ -29,17 +29,17 @@ class Excludes:
             raise InvalidInput("use the exclude patterns", str(error), "write them as in .gitignore") from error
         self._known: dict[tuple[str, bool], bool] = {}
 
-    def excludes(self, path: str, folder: bool) -> bool:
+    def excludes(self, path: str, *, folder: bool) -> bool:
         """Return whether a path is excluded, given that its folder is not."""
         if (path, folder) not in self._known:
             self._known[path, folder] = self._matches(f"{path}/" if folder else path)
         return self._known[path, folder]
 
-    def excludes_below(self, path: str, folder: bool) -> bool:
+    def excludes_below(self, path: str, *, folder: bool) -> bool:
         """Return whether a path is excluded, by itself or through a folder above it."""
         parts = path.split("/")
-        return self.excludes(path, folder) or any(
-            self.excludes("/".join(parts[:n]), True) for n in range(1, len(parts))
+        return self.excludes(path, folder=folder) or any(
+            self.excludes("/".join(parts[:n]), folder=True) for n in range(1, len(parts))
         )
 
 

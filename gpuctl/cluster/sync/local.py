@@ -80,8 +80,8 @@ class Local:
         """Return whether nothing is known about a path: excluded, or unreadable itself or through a folder above it."""
         return (
             scanned.is_unknown(path)
-            or self.excludes.excludes_below(path, False)
-            or self.excludes.excludes_below(path, True)
+            or self.excludes.excludes_below(path, folder=False)
+            or self.excludes.excludes_below(path, folder=True)
         )
 
     def hashes(self, paths: Iterable[str]) -> dict[str, str]:

@@ -69,7 +69,7 @@ class PodState:
         if path in self.deviations:
             return self.deviations[path]
         entry = self.entries.get(path)
-        return PodEntry(entry.kind, entry.value, True) if entry else self.others.get(path)
+        return PodEntry(entry.kind, entry.value, ours=True) if entry else self.others.get(path)
 
 
 @dataclass(frozen=True)

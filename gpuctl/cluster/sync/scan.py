@@ -70,7 +70,7 @@ class _Walk:
             self.unread[path] = error.strerror or str(error)
             return False
         folder = stat.S_ISDIR(info.st_mode)
-        if self.excludes.excludes(path, folder):
+        if self.excludes.excludes(path, folder=folder):
             self.left_out.add(path)
         elif (kind := _KINDS.get(stat.S_IFMT(info.st_mode))) is None:
             self.special.add(path)

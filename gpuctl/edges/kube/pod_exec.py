@@ -173,7 +173,7 @@ class Program:
         self.protocol = str(websocket.getsubprotocol() or V4)
         self.err = b""
         self._websocket, self._socket = websocket, websocket.sock
-        self._socket.setblocking(False)
+        self._socket.settimeout(0.0)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._out: deque[bytes] = deque()

@@ -35,11 +35,11 @@ def read(text: str, stopped: ending.Stopped | None = None) -> Run | None:
         text, bare = _BARE.subn(r'"\1"', text)
         if bare:
             return read(text, stopped)
-        return _run(_salvaged(text), False, stopped) if '"results":' in text or '"config":' in text else None
+        return _run(_salvaged(text), stopped, whole=False) if '"results":' in text or '"config":' in text else None
     if not isinstance(value, dict):
         return None
     if "results" in value or "config" in value:
-        return _run(value, True, stopped)
+        return _run(value, stopped, whole=True)
     foreign = _foreign(value)
     return Run(Outcome.EMPTY, foreign, None, (), None, None) if foreign else None
 
@@ -95,7 +95,7 @@ def _part(text: str, at: int) -> tuple[Any, int] | None:
         return None
 
 
-def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) -> Run:
+def _run(value: Mapping[str, Any], stopped: ending.Stopped | None, *, whole: bool) -> Run:
     config = _dict(value.get("config"))
     rows = tuple(row for one in _list(value.get("results")) if (row := _row(_dict(one))))
     out = _number(_dict(value.get("out_of_bounds")).get("count"))
@@ -104,7 +104,9 @@ def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) 
     summed_up = bounds is not None or average is not None
     odd = tuple(cell for one in _list(value.get("results")) for cell in _no_numbers(_dict(one)))
     announced = _announced(config, rows, whole and summed_up)
-    evidence = ending.Evidence(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
+    evidence = ending.Evidence(
+        rows, bounds, summed_up, announced, begun="results" in value, started=True, whole=whole, not_numbers=odd
+    )
     troubles = Troubles()
     for error in _list(value.get("errors")):
         if text := _text(error):

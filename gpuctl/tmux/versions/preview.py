@@ -48,7 +48,7 @@ def start(name: str = "") -> Preview:
     """Start the preview of a version (default: newest); one of the same version continues, another one ends."""
     version = store.named(name or "newest", "preview")
     if running() == version.name:
-        return Preview(version, True)
+        return Preview(version, was_running=True)
     report = check.folder(version.folder)
     if report.mistakes:
         wrong = "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.mistakes)])
@@ -63,7 +63,7 @@ def start(name: str = "") -> Preview:
         close()
         raise
     feedback.begin(log(), version.name)
-    return Preview(version, False)
+    return Preview(version, was_running=False)
 
 
 def running() -> str:

@@ -37,7 +37,9 @@ PATTERNS = (
         "correct network.rdma.interfaces or network.tcp.interface_exclude",
     ),
     Pattern(r"Got completion .*(?:error |status=)12\b", f"a transfer failed with {RETRIES}", LOST),
-    Pattern(r"Got completion .*(?:error |status=)5\b", "a transfer was flushed after another one failed", LOST, False),
+    Pattern(
+        r"Got completion .*(?:error |status=)5\b", "a transfer was flushed after another one failed", LOST, cause=False
+    ),
     Pattern(r"Got completion .*(?:error |status=)\d+", "a transfer between adapters failed", LOST),
     Pattern(
         r"ibv_reg_mr\w* failed.*[Cc]annot allocate memory",
@@ -69,7 +71,7 @@ PATTERNS = (
         r"No eligible providers|Failed to open libibverbs",
         "NCCL continues without this network plugin",
         "if it should be used: does the image contain the adapters' libraries?",
-        False,
+        cause=False,
     ),
     Pattern(
         r"[Cc]uda failure.*out of memory",
@@ -85,25 +87,25 @@ PATTERNS = (
         r"[Cc]uda failure",
         "a call to CUDA failed",
         "a bug of the program, or a GPU fault: `nvidia-smi` in the pod, `dmesg | grep -i xid` on its node",
-        False,
+        cause=False,
     ),
     Pattern(
         r"[Cc]onnect\w* .*(?:refused|failed|timed out|[Nn]o route)|socketStartConnect|socketPollConnect",
         "a rank is unreachable by TCP",
         "it may have ended before; else check NetworkPolicies and the interface",
-        False,
+        cause=False,
     ),
     Pattern(
         r"Connection closed|[Cc]onnection reset|Broken pipe|remote process exited|peer .*closed",
         "another rank ended",
         "find the rank that ended first",
-        False,
+        cause=False,
     ),
     Pattern(
         r"Watchdog caught collective",
         "a collective did not finish within PyTorch's timeout",
         "a rank never joined it: see which ranks wait for which",
-        False,
+        cause=False,
     ),
 )
 

@@ -84,7 +84,7 @@ def _listening(family: int, port: int) -> socket.socket:
     except OSError:
         listener.close()
         raise
-    listener.setblocking(False)
+    listener.settimeout(0.0)
     return listener
 
 

@@ -127,7 +127,7 @@ class Writer:
         if current is not None and current[0] == FOLDER:
             os.rmdir(at)
         was = current[1] if current is not None and current[0] == kind else None
-        self.record.note(path, {**self._entry(entry, kind, value, True), "was": was})
+        self.record.note(path, {**self._entry(entry, kind, value, put=True), "was": was})
         try:
             self._rename(at)
         except FileNotFoundError:

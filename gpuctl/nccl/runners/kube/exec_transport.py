@@ -101,4 +101,6 @@ def _other(pod: Pod, now: Object | None) -> str:
 
 def pod_options(options: MpirunOptions) -> MpirunOptions:
     """Options for pods: mpirun may run as root, like everything in the pod."""
-    return MpirunOptions(options.search_path, False, True, options.ssh_args, options.save_output, ENV)
+    return MpirunOptions(
+        options.search_path, as_root=True, ssh_args=options.ssh_args, save_output=options.save_output, env=ENV
+    )

@@ -76,7 +76,7 @@ def _assignments(host: Host, ours: str) -> Iterator[Assignment]:
     """Assignments in the order of update-grub; our file with the line that we will write."""
     for path in sorted({"/etc/default/grub", *host.glob("/etc/default/grub.d/*.cfg"), GRUB}):
         if path == GRUB:
-            yield Assignment(path, 0, LAST, True, ours)
+            yield Assignment(path, 0, LAST, adds=True, text=ours)
             continue
         text = host.read_or_none(path) or ""
         for match in ASSIGNMENT.finditer(text):

@@ -28,7 +28,7 @@ def of(env: Environment, kind: str, ending: str = "") -> dict[str, Any]:
 def changed(env: Environment, wanted: Any, live: Any, answer: Any, *new: str) -> Change:
     """`answer`: what the dry run gives, or raises; a list: without force, and with it."""
 
-    def dry_run(force: bool) -> Any:
+    def dry_run(_: Any, *, force: bool) -> Any:
         result = answer[force] if isinstance(answer, list) else answer
         if isinstance(result, Exception):
             raise result

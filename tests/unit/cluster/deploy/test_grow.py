@@ -42,7 +42,7 @@ def test_a_size_alone_replaces_the_statefulset_and_the_server_is_asked_about_the
     env, live = larger(tmp_path), copy.deepcopy(stateful_set(env_of(tmp_path, OWN_VOLUMES, nodes=2)))
     asked: list[Object] = []
 
-    def dry_run(desired: Object, force: bool) -> Object:
+    def dry_run(desired: Object, *, force: bool) -> Object:
         asked.append(desired)
         return {**desired, "spec": {**desired["spec"], "replicas": 3}} if len(asked) > 1 else desired
 
@@ -67,7 +67,7 @@ def test_a_field_of_others_still_needs_consent_beside_a_larger_size(tmp_path: Pa
     env, live = larger(tmp_path), stateful_set(env_of(tmp_path, OWN_VOLUMES, nodes=4))
     conflict = Conflict("validate it", "others own it", owners={".spec.replicas": "kubectl"})
 
-    def dry_run(desired: Object, force: bool) -> Object:
+    def dry_run(desired: Object, *, force: bool) -> Object:
         if not force:
             raise conflict
         return desired
@@ -96,7 +96,7 @@ def test_a_claim_that_the_server_does_not_grow_is_a_finding_and_stays(tmp_path: 
     env = larger(tmp_path)
     states = grow.too_small(env, [claim(env, f"workspace-lab-{rank}", "100Gi") for rank in range(2)])
 
-    def dry_run(desired: Object, force: bool) -> Object:
+    def dry_run(desired: Object, *, force: bool) -> Object:
         assert force
         if desired["metadata"]["name"] == "workspace-lab-1":
             raise REFUSED

@@ -38,7 +38,7 @@ USUAL = Excludes([])
     ],
 )
 def test_what_is_usually_left_out(path: str, folder: bool) -> None:
-    assert USUAL.excludes(path, folder) is (path != ".git" or folder)
+    assert USUAL.excludes(path, folder=folder) is (path != ".git" or folder)
 
 
 @pytest.mark.parametrize("path", ["pkg/checkpoints", "venv.py", "git", "data/hostfile"])
@@ -48,10 +48,10 @@ def test_what_only_looks_like_it_is_not_left_out(path: str) -> None:
 
 def test_the_last_pattern_that_fits_decides_but_our_record_is_always_left_out() -> None:
     found = Excludes(["*.log", "!keep.log", "!.venv/", "!.gpuctl-sync"])
-    assert found.excludes("a.log", False)
-    assert not found.excludes("keep.log", False)
-    assert not found.excludes(".venv", True)
-    assert found.excludes(".gpuctl-sync", True)
+    assert found.excludes("a.log", folder=False)
+    assert not found.excludes("keep.log", folder=False)
+    assert not found.excludes(".venv", folder=True)
+    assert found.excludes(".gpuctl-sync", folder=True)
 
 
 def test_patterns_come_from_the_folder_and_the_command(tmp_path: Path) -> None:
