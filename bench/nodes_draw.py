@@ -13,11 +13,11 @@ from typing import Any
 
 from gpuctl.cli.nodes import draw
 from gpuctl.hosts.model import HostResult
-from gpuctl.nodes import facts_shape, selection, serialize, summary
+from gpuctl.nodes import selection, serialize, summary
 from gpuctl.nodes.judge import judge
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes as flow
-from tests.rig.gpu_user_facts import NOW, POD, STEPS, facts, job, process
+from tests.rig.gpu_user_facts import NOW, POD, STEPS, facts, job, misfit, process
 
 LIMIT_S = 2.0
 
@@ -58,7 +58,7 @@ def table(fleet: Fleet) -> str:
 
 def _checked(result: HostResult) -> HostResult:
     """As `answers.find` does with each answer."""
-    wrong = facts_shape.misfit((result.answer or {})["facts"]["use"])
+    wrong = misfit((result.answer or {})["facts"]["use"])
     if wrong:
         raise RuntimeError(f"an answer was refused: {wrong}")
     return result

@@ -7,12 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from gpuctl.core import json_file
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.engine import answers, fact_types, printable, typed_json
 
 FORM = 1
+
+
+class _Document(TypedDict):
+    unasked: dict[str, str]
+
+
+class _Entry(TypedDict):
+    """See HostRecord."""
+
+    stack: object
+    gpu_stack: dict[str, object]
+    question: dict[str, object] | None
+    answer: object
 
 
 @dataclass(frozen=True)
@@ -51,36 +66,24 @@ def save(path: Path, fleet: Fleet) -> None:
 
 
 def read(path: Path) -> Fleet:
-    """Read facts written by `save`; `InvalidInput` for any other file."""
-    doing, hint = f"read the facts in {path}", "give a file that `gpuctl gpu-node plan --save FILE` wrote"
-    try:
-        document: Any = json.loads(path.read_text())
-    except OSError as error:
-        raise InvalidInput(doing, error.strerror or str(error), hint) from error
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise InvalidInput(doing, f"it is not JSON: {error}", hint) from error
-    wrong = _wrong(document)
-    if wrong:
-        raise InvalidInput(doing, wrong, hint)
-    return Fleet({name: HostRecord(**row) for name, row in document["gpu_hosts"].items()}, document["unasked"])
-
-
-def _wrong(document: Any) -> str:
+    """Read facts written by `save`; `InvalidInput` for any other file, with the first mistake of each host."""
+    doing = f"read the facts in {path}"
+    hint = "give a file that `gpuctl gpu-node plan --save FILE` of this version wrote"
+    document: Any = json_file.load(path, doing, hint)
     if not isinstance(document, dict) or not isinstance(document.get("gpu_hosts"), dict):
-        return "it contains no GPU hosts"
+        raise InvalidInput(doing, "it contains no GPU hosts", hint)
     if document.get("form") != FORM:
-        return f"its form is {document.get('form')!r}, this gpuctl reads {FORM}"
-    unasked = document.get("unasked")
-    if not isinstance(unasked, dict) or not all(isinstance(reason, str) for reason in unasked.values()):
-        return "its list of hosts without facts is missing"
-    return next(filter(None, (_wrong_entry(name, row) for name, row in document["gpu_hosts"].items())), "")
+        raise InvalidInput(doing, f"its form is {document.get('form')!r}, this gpuctl reads {FORM}", hint)
+    unasked = json_file.fitting(document, _Document, doing, hint)["unasked"]
+    hosts = json_file.each(document["gpu_hosts"], _record, doing, hint)
+    return Fleet(hosts, {printable(host): printable(reason) for host, reason in unasked.items()})
 
 
-def _wrong_entry(name: str, row: Any) -> str:
-    if not isinstance(row, dict) or row.keys() != {"stack", "gpu_stack", "question", "answer"}:
-        return f"its entry of {name} has other keys than stack, gpu_stack, question and answer"
-    if not isinstance(row["stack"], dict) or not isinstance(row["gpu_stack"], dict):
-        return f"its entry of {name} has no facts or no gpu_stack"
-    if not all(row[key] is None or isinstance(row[key], dict) for key in ("question", "answer")):
-        return f"its entry of {name} has a transaction that is no object"
-    return ""
+def _record(name: str, row: object) -> HostRecord:
+    place = f"gpu_hosts.{name}"
+    entry = typed_json.read(row, _Entry, place)
+    stack = answers.recorded_subject(entry["stack"], fact_types.Stack, f"{place}.stack")
+    answer = entry["answer"]
+    if answer is not None:
+        answer = answers.recorded_subject(answer, fact_types.Transaction, f"{place}.answer")
+    return HostRecord(stack, entry["gpu_stack"], entry["question"], answer)

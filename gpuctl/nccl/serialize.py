@@ -27,12 +27,11 @@ Sizes are bytes, times microseconds, bandwidths GB/s (10**9 bytes a second).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
+from gpuctl.engine import typed_json
 from gpuctl.nccl.model import (
-    Iterations,
     Launch,
     LaunchResult,
     NoNumber,
@@ -41,7 +40,6 @@ from gpuctl.nccl.model import (
     Row,
     Run,
     Sweep,
-    Timing,
     Transport,
     Versions,
 )
@@ -82,39 +80,73 @@ def _best(run: Run) -> tuple[float, int] | None:
     return max(candidates, key=lambda pair: (pair[0], -pair[1]), default=None)
 
 
-def run_from_dict(value: Mapping[str, Any]) -> Run:
-    """Read a run back; raises KeyError, TypeError or ValueError if `value` does not have the documented form."""
-    transport = value["transport"]
+class _Transports(TypedDict):
+    algorithms: tuple[str, ...]
+    ranks: tuple[Transport, ...]
+
+
+class _TransportForm(_Transports, total=False):
+    forced_algorithms: tuple[str, ...]
+
+
+class _RunOfOld(TypedDict):
+    outcome: str
+    cause: str | None
+    collective: str | None
+    rows: tuple[Row, ...]
+    avg_busbw_gbs: float | None
+    out_of_bounds: int | None
+    ranks: list[dict[str, object]]
+    transport: _TransportForm
+    versions: Versions
+
+
+class _RunForm(_RunOfOld, total=False):
+    """Runs that were kept before there were such things have none."""
+
+    sizes_announced: int | None
+    not_numbers: tuple[NoNumber, ...]
+    left_out: bool
+    warning: str | None
+    origin: str | None
+
+
+class _LaunchOfOld(TypedDict):
+    nodes: tuple[str, ...]
+    sweep: Sweep
+    rail: str
+    run: object
+    seconds: float
+    lost: tuple[str, ...]
+    waiting: dict[str, str]
+
+
+class _LaunchForm(_LaunchOfOld, total=False):
+    left: str
+
+
+def run_from_dict(value: object, place: str = "run") -> Run:
+    """Read a run back; ValueError, with the place of the mistake, if `value` does not have the documented form."""
+    form = typed_json.read(value, _RunForm, place, extra=True)
+    ranks = [{**rank, "host": rank.get("host") or ""} for rank in form["ranks"]]
     return Run(
-        Outcome(value["outcome"]),
-        value["cause"],
-        value["collective"],
-        tuple(_row(row) for row in value["rows"]),
-        value["avg_busbw_gbs"],
-        value["out_of_bounds"],
-        tuple(Rank(**{**rank, "host": rank["host"] or ""}) for rank in value["ranks"]),
-        tuple(Transport(**{**one, "nics": tuple(one["nics"])}) for one in transport["ranks"]),
-        tuple(transport["algorithms"]),
-        Versions(**value["versions"]),
-        # Runs that were kept before there were such things have none.
-        tuple(transport.get("forced_algorithms", ())),
-        value.get("sizes_announced"),
-        tuple(NoNumber(**one) for one in value.get("not_numbers", ())),
-        value.get("left_out", False),
-        value.get("warning"),
-        value.get("origin"),
+        Outcome(form["outcome"]),
+        form["cause"],
+        form["collective"],
+        form["rows"],
+        form["avg_busbw_gbs"],
+        form["out_of_bounds"],
+        tuple(typed_json.read(rank, Rank, f"{place}.ranks[{number}]") for number, rank in enumerate(ranks)),
+        form["transport"]["ranks"],
+        form["transport"]["algorithms"],
+        form["versions"],
+        form["transport"].get("forced_algorithms", ()),
+        form.get("sizes_announced"),
+        form.get("not_numbers", ()),
+        form.get("left_out", False),
+        form.get("warning"),
+        form.get("origin"),
     )
-
-
-def _row(value: Mapping[str, Any]) -> Row:
-    return Row(**{**value, **{name: _timing(value[name]) for name in ("out_of_place", "in_place")}})
-
-
-def _timing(value: Mapping[str, Any] | None) -> Timing | None:
-    if not value:
-        return None
-    iterations = value.get("per_iteration")
-    return Timing(**{**value, "per_iteration": Iterations(**iterations) if iterations else None})
 
 
 def launch_as_dict(result: LaunchResult) -> dict[str, Any]:
@@ -131,10 +163,9 @@ def launch_as_dict(result: LaunchResult) -> dict[str, Any]:
     }
 
 
-def launch_from_dict(value: Mapping[str, Any]) -> LaunchResult:
-    """Read a launch result back; raises KeyError or TypeError if `value` does not have this form."""
-    launch = Launch(tuple(value["nodes"]), Sweep(**value["sweep"]), value["rail"])
-    run = run_from_dict(value["run"])
-    return LaunchResult(
-        launch, run, value["seconds"], tuple(value["lost"]), dict(value["waiting"]), value.get("left", "")
-    )
+def launch_from_dict(value: object, place: str = "launch") -> LaunchResult:
+    """Read a launch result back; ValueError, with the place of the mistake, if `value` does not have this form."""
+    form = typed_json.read(value, _LaunchForm, place)
+    launch = Launch(form["nodes"], form["sweep"], form["rail"])
+    run = run_from_dict(form["run"], f"{place}.run")
+    return LaunchResult(launch, run, form["seconds"], form["lost"], form["waiting"], form.get("left", ""))

@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypedDict
 
+from gpuctl.core import json_file
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
-from gpuctl.engine import fact_types, gpu_xml, typed_json
-from gpuctl.nodes import facts_shape
+from gpuctl.engine import answers, bounds, fact_types, gpu_xml, printable, typed_json
 from gpuctl.nodes.model import Facts, Fleet
 
 SCHEMA = "gpuctl.nodes.facts/1"
 HINT = "give a file of `gpuctl nodes --save FILE`, or the output of `nvidia-smi -q -x`"
-LARGEST = 2**29
+
+
+def _seconds(text: str) -> int:
+    """Seconds since 1970; ValueError for a text that is no time, or one that no clock shows."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp())
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+class _Document(TypedDict):
+    nodes: dict[str, object]
+    unasked: dict[str, str]
+    taken: Annotated[str, bounds.Parsed(_seconds, "a time")]
 
 
 def save(path: Path, fleet: Fleet) -> None:
@@ -31,23 +44,20 @@ def save(path: Path, fleet: Fleet) -> None:
 def read(path: Path, name: str = "") -> Fleet:
     """Read facts; `InvalidInput` for any other file. `name`: of the node of a file in XML; "" for the file's own."""
     doing = f"read the facts in {path}"
-    try:
-        if path.stat().st_size > LARGEST:
-            raise InvalidInput(doing, f"it is larger than {LARGEST >> 20} MiB", HINT)
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise InvalidInput(doing, error.strerror or str(error), HINT) from error
+    text = json_file.read_text(path, doing, HINT)
     if text.lstrip().startswith("<"):
         return _xml(path, text, doing, name or path.stem)
-    try:
-        document: Any = json.loads(text)
-        wrong = _wrong(document)
-        taken = 0 if wrong else round(datetime.fromisoformat(document["taken"]).timestamp())
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(doing, f"it is neither JSON nor XML: {error}", HINT) from error
-    if wrong:
-        raise InvalidInput(doing, wrong, HINT)
-    return Fleet(document["nodes"], document["unasked"], taken)
+    document = json_file.parse(text, doing, HINT, "it is neither JSON nor XML")
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InvalidInput(doing, f"it has no facts of GPUs (its schema is not {SCHEMA})", HINT)
+    shape = json_file.fitting(document, _Document, doing, HINT)
+    nodes = json_file.each(shape["nodes"], _node, doing, HINT)
+    unasked = {printable(node): printable(reason) for node, reason in shape["unasked"].items()}
+    return Fleet(nodes, unasked, _seconds(shape["taken"]))
+
+
+def _node(name: str, facts: object) -> Facts:
+    return answers.recorded_subject(facts, fact_types.GpuUse, f"nodes.{name}")
 
 
 def _xml(path: Path, text: str, doing: str, name: str) -> Fleet:
@@ -64,14 +74,3 @@ def _xml(path: Path, text: str, doing: str, name: str) -> Fleet:
         "unread": dict.fromkeys(("pod_devices", "slurm_jobs", "processes", "pid_namespace"), reason),
     }
     return Fleet({name: facts}, taken=round(path.stat().st_mtime))
-
-
-def _wrong(document: Any) -> str:
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        return f"it has no facts of GPUs (its schema is not {SCHEMA})"
-    if not all(isinstance(document.get(name), dict) for name in ("nodes", "unasked")):
-        return "its nodes are missing"
-    if not isinstance(document.get("taken"), str):
-        return "its time is missing"
-    shapes = ((node, facts_shape.misfit(facts)) for node, facts in document["nodes"].items())
-    return next((f"facts of {node}: {wrong}" for node, wrong in shapes if wrong), "")

@@ -10,6 +10,11 @@ from typing import Any
 Facts = Mapping[str, Any]  # result of gpuhost/facts/gpu_use.py
 
 
+def nothing_read(facts: Facts) -> bool:
+    """True if the whole reading failed; then `unread` has the reason alone."""
+    return "*" in facts["unread"]
+
+
 class State(StrEnum):
     """Use of a GPU. RESERVED: given to a job or pod that has no process on it. MEMORY_IN_USE: without a process."""
 

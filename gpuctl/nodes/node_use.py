@@ -6,8 +6,7 @@ import re
 
 from gpuctl.nodes import gpu_state
 from gpuctl.nodes.allocations import allocations
-from gpuctl.nodes.facts_shape import nothing_read
-from gpuctl.nodes.model import Facts, Node
+from gpuctl.nodes.model import Facts, Node, nothing_read
 from gpuctl.nodes.users import users
 
 # Product names of EC2 in DMI: p5.48xlarge, g4dn.metal, u-6tb1.112xlarge. Other clouds name no machine type there.

@@ -12,7 +12,6 @@ from gpuctl.audit import read as log_file
 from gpuctl.audit import recorded
 from gpuctl.domain.findings import Finding
 from gpuctl.domain.gpu_errors import Catalogue
-from gpuctl.engine import fact_types, typed_json
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight import facts_file
@@ -55,9 +54,7 @@ def judge_file(path: Path, catalogue: Catalogue) -> list[Finding]:
     """Findings for a file: facts of an earlier audit, nvidia-smi's XML, or a kernel log."""
     kind = recorded.kind(path)
     if kind is recorded.Kind.FACTS:
-        subjects = [name for name in typed_json.fields_of(fact_types.HealthFacts) if name != "seconds"]
-        with facts_file.understood(path, COMMAND):
-            return audit_rules.judge(facts_file.read(path, subjects, COMMAND), catalogue)
+        return audit_rules.judge(facts_file.read(path, "audit", COMMAND), catalogue)
     if kind is recorded.Kind.XML:
         return audit_rules.judge_gpus({path.name: recorded.read_xml(path)})
     log, faults = log_file.read(path)

@@ -10,7 +10,6 @@ from typing import Any
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges import inventory_cache
-from gpuctl.engine import typed_json
 from gpuctl.gpu_node import facts_file, offers, resolution, site
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.facts_file import Fleet, HostRecord
@@ -84,12 +83,6 @@ def _recorded(source: Path, request: PlanRequest) -> Fleet:
         wrong = "--from cannot be combined with --inventory or --limit"
         raise InvalidInput("use facts of a file and of an inventory", wrong, "leave one out")
     fleet = facts_file.read(source)
-    for name, row in fleet.hosts.items():
-        try:
-            host_gpu_facts(row.stack)
-        except typed_json.Misfit as error:
-            hint = "give a file that `gpuctl gpu-node plan --save FILE` of this version wrote"
-            raise InvalidInput(f"use the facts of {name} in {source}", str(error), hint) from error
     if request.stack is None:
         return fleet
     plain = _of_file(request.stack).plain

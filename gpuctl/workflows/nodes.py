@@ -15,8 +15,8 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import removed
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.nodes import facts_file, facts_shape, node_use, readings, readings_file
-from gpuctl.nodes.model import Fleet, Node
+from gpuctl.nodes import facts_file, node_use, readings, readings_file
+from gpuctl.nodes.model import Fleet, Node, nothing_read
 
 REQUEST = {"action": "facts", "subjects": "gpu use"}
 
@@ -54,7 +54,7 @@ def redacted(result: HostResult) -> HostResult:
 
 def without_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts whose command lines and process names have no secrets: they may be printed and saved."""
-    if facts_shape.nothing_read(facts):
+    if nothing_read(facts):
         return dict(facts)
     processes = {
         pid: {**one, "command": _redacted(one["command"]), "name": _redacted(one["name"])}

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import FORM
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.answer_types import UnreadSubject
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine import Machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import select
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import typed_json
@@ -74,6 +75,24 @@ def checked(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
+def recorded(value: object, subjects: str, only: Sequence[str] = (), place: str = "facts") -> dict[str, Any]:
+    """Facts that were `checked` and then saved, with printable texts; Misfit if they are none, or `only` are not there.
+
+    `subjects`: name in FACTS. `only`: subjects that the facts must have; empty for all.
+    """
+    declared = answer_types.FACTS[subjects]
+    plain = {name: _as_answered(subject) for name, subject in value.items()} if isinstance(value, dict) else value
+    facts: dict[str, Any] = _cleaned(_read_facts(plain, declared, only, place))
+    return facts
+
+
+def recorded_subject(value: object, shape: type, place: str) -> dict[str, Any]:
+    """One subject of facts that were saved, as its type; else like `recorded`."""
+    answered = _as_answered(value)
+    facts: Any = typed_json.read(answered, shape if answered is value else UnreadSubject, place)
+    return {**dict.fromkeys(typed_json.fields_of(shape)), **_cleaned(facts)}
+
+
 def packed(result: dict[str, Any]) -> dict[str, Any]:
     """A task's result of the engine with its values as one text, besides those that playbooks of ours use."""
     if "knobs" not in result:
@@ -93,14 +112,26 @@ def unpacked(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _facts(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a request; Misfit without one of its subjects or peers: no check would miss what is left out."""
-    declared = answer_types.FACTS[request["subjects"]]
-    facts: dict[str, Any] = typed_json.read(answer, declared, "facts")
-    _require("facts", facts, request.get("only") or [n for n in typed_json.fields_of(declared) if n != "seconds"])
+    facts = _read_facts(answer, answer_types.FACTS[request["subjects"]], request.get("only") or (), "facts")
     for subject, tests in PEER_TESTS.items():
         peers = facts.get(subject, {}).get("peers")
         if peers is not None:  # else nothing of the subject could be read
             _require(f"facts.{subject}.peers", peers, [peer["name"] for peer in request.get(tests, ())])
+    return facts
+
+
+def _read_facts(value: object, declared: type, only: Sequence[str], place: str) -> dict[str, Any]:
+    facts: dict[str, Any] = typed_json.read(value, declared, place)
+    _require(place, facts, only or [name for name in typed_json.fields_of(declared) if name != "seconds"])
     return _whole_subjects(facts, declared)
+
+
+def _as_answered(subject: object) -> object:
+    """A subject as its host sent it: one that could not be read at all has its reason alone."""
+    unread = subject.get("unread") if isinstance(subject, dict) else None
+    if not isinstance(subject, dict) or not isinstance(unread, dict) or "*" not in unread:
+        return subject
+    return {name: value for name, value in subject.items() if value is not None}
 
 
 def _check_knobs(answer: Mapping[str, Any], profile: Mapping[str, Any]) -> None:

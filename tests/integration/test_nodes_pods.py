@@ -14,9 +14,9 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 
-from gpuctl.nodes import facts_shape
 from gpuctl.nodes.model import User
 from gpuctl.nodes.node_use import node as use_of
+from tests.rig.gpu_user_facts import misfit
 from tests.rig.gpu_user_trees import row, xml_with
 from tests.rig.kube import assets, node
 from tests.rig.kube.forwarding import pods
@@ -77,7 +77,7 @@ def pid_in(uid: str) -> int:
 
 def users(on: Mapping[int, int]) -> dict[int, User]:
     facts = json.loads(json.dumps(gpu_use.read(StandinSmi(on), {})))
-    assert facts_shape.misfit(facts) == ""
+    assert misfit(facts) == ""
     return {gpu: user for user in use_of("node", facts).users for gpu in user.gpus}
 
 

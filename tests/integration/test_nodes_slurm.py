@@ -15,10 +15,10 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 
-from gpuctl.nodes import facts_shape
 from gpuctl.nodes.model import Node, State
 from gpuctl.nodes.node_use import node as use_of
 from tests.integration.nccl.slurm.site import CGROUPS, Site, missing, started
+from tests.rig.gpu_user_facts import misfit
 from tests.rig.gpu_user_trees import row, xml_with
 from tests.rig.host import wait_until
 from tests.rig.needs import need
@@ -76,7 +76,7 @@ class StandinSmi(Host):
 
 def use(on: Mapping[int, Sequence[int]]) -> Node:
     facts = json.loads(json.dumps(gpu_use.read(StandinSmi(on), {})))
-    assert facts_shape.misfit(facts) == ""
+    assert misfit(facts) == ""
     # CI may run in a container; that is told apart in tests/integration/test_nodes.py.
     return use_of("h2", {**facts, "pid_namespace": "initial"})
 

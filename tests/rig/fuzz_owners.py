@@ -19,12 +19,12 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 from gpuctl.domain.gpu_owners import Kind, owner_of
-from gpuctl.nodes import facts_shape, serialize
+from gpuctl.nodes import serialize
 from gpuctl.nodes.judge import judge
 from gpuctl.nodes.node_use import node
 from gpuctl.workflows.nodes import without_secrets
 from tests.rig import gpu_user_trees as trees
-from tests.rig.gpu_user_facts import ALICE, POD, STEPS, facts, job, pod_devices, process, uuid
+from tests.rig.gpu_user_facts import ALICE, POD, STEPS, facts, job, misfit, pod_devices, process, uuid
 
 HEADS = ("0:", "9:cpu,cpuacct", "1:name=systemd")
 ODD: tuple[Any, ...] = (None, True, -1, 2**70, 1.5, "", "0::/", "\x1b[2J", "\ud800", [], [None], {}, {"a": 1})
@@ -61,7 +61,7 @@ def facts_of_hosts(whole: dict[str, Any], cases: int) -> tuple[int, int]:
             del part[last]
         else:
             part[last] = chance.choice(ODD)
-        if facts_shape.misfit(made):
+        if misfit(made):
             refused += 1
             continue
         one = node("gpu-1", without_secrets(made))
@@ -104,7 +104,7 @@ def process_files(root: Path, cases: int) -> int:
             continue
         understood += 1
         made["processes"] = {"7": json.loads(json.dumps(details))}
-        assert facts_shape.misfit(made) == ""
+        assert misfit(made) == ""
         [user] = node("gpu-1", made).users
         assert user.kind != Kind.SLURM or user.what.startswith("job ")
     return understood

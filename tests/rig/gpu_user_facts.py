@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from gpuctl.engine import gpu_xml
-from gpuctl.nodes import facts_shape
+from gpuctl.engine import answers, fact_types, gpu_xml, typed_json
 from tests.rig.gpu_user_trees import row, xml_with
 
 NOW = 1_790_100_000
@@ -65,8 +64,17 @@ def facts(*processes: Mapping[str, Any], on: Mapping[int, list[int]] | None = No
         "unread": {},
         **more,
     }
-    assert facts_shape.misfit(made) == ""
+    assert misfit(made) == ""
     return made
+
+
+def misfit(made: object) -> str:
+    """The first mistake in facts of a node, with its place; "" without one."""
+    try:
+        answers.recorded_subject(made, fact_types.GpuUse, "facts")
+    except typed_json.Misfit as error:
+        return str(error)
+    return ""
 
 
 def pod_devices(*devices: str, uid: str = UID) -> list[dict[str, Any]]:

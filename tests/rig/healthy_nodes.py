@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from gpuctl.engine import fact_types
 from tests.rig.nccl import fleets
 
 Facts = dict[str, Any]
@@ -66,7 +67,9 @@ _HEALTH = {
 
 def node(number: int = 1) -> Facts:
     """An H100 node that does nothing, and of which everything could be read."""
-    facts = {**fleets.node(number), **copy.deepcopy(_HEALTH)}
+    answered = {"address", *fact_types.HealthFacts.__annotations__}
+    facts = {name: subject for name, subject in fleets.node(number).items() if name in answered}
+    facts.update(copy.deepcopy(_HEALTH))
     for gpu in facts["gpu"]["gpus"]:
         gpu["persistence"] = "Enabled"
     return facts

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,8 +110,7 @@ def preflight(request: PreflightRequest, form: Form, metrics: Path | None) -> No
 
     check_folder(metrics)
     fleet = _fleet(request.fleet)
-    with _understood(request.fleet.source):
-        results = rules.judge(fleet.nodes, fleet.unasked)
+    results = rules.judge(fleet.nodes, fleet.unasked)
     nodes = [*fleet.nodes, *fleet.unasked]
     code = _exit_code(results, fleet, request.strict)
 
@@ -147,9 +145,8 @@ def advise(request: AdviseRequest, form: Output) -> None:
     if request.topology is not None:
         placement.read(request.topology)  # an unusable file is reported before nodes are queried
     fleet = _fleet(request.fleet, with_racks=True)
-    with _understood(request.fleet.source):
-        places, racks = _places(fleet, request.topology)
-        advice = advise_rules.advise(fleet.nodes)
+    places, racks = _places(fleet, request.topology)
+    advice = advise_rules.advise(fleet.nodes)
     order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
     code = _exit_code(advice.findings, fleet)
     if form != "table":
@@ -158,18 +155,6 @@ def advise(request: AdviseRequest, form: Output) -> None:
     else:
         _show_advice(advice, order, racks, fleet)
     raise click.exceptions.Exit(code)
-
-
-@contextmanager
-def _understood(source: Path | None) -> Iterator[None]:
-    """Report a facts file that was edited by hand into nonsense as invalid input, not as a fault of gpuctl."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        if source is None:
-            raise
-        hint = "give a file that `gpuctl nccl preflight --save FILE` wrote, unchanged"
-        raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
 
 
 def _fleet(request: FleetRequest, with_racks: bool = False) -> Fleet:

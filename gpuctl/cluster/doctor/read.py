@@ -20,12 +20,14 @@ from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import removed
 from gpuctl.domain.pod_status import statuses
+from gpuctl.edges.kube.api import Budget
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Request
 
 AT_ONCE = 16
 EVENTS_OF = ("Pod", "StatefulSet", "PersistentVolumeClaim")
 LINES, SILENT_S = 400, 20.0
+MOST_OF_A_LOG = 2**26  # bytes of these lines: the whole of a progress bar is one
 MOST_TEXT, WIDEST = 1 << 16, 4000  # characters of a log, and of a line in it
 MOST_LOGS = 64  # pods whose logs are read
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
@@ -128,7 +130,8 @@ def _lines(cluster: Cluster, pod: Object, container: str, stop: Stop, *more: tup
     name = pod["metadata"]["name"]
     path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), name)}/log"
     query = [("container", container), ("tailLines", str(LINES)), ("timestamps", "true"), *more]
-    return parse_log(cluster.lines(Request(f"read the log of {name}", "GET", path, query), stop, SILENT_S))
+    request = Request(f"read the log of {name}", "GET", path, query, budget=Budget(MOST_OF_A_LOG))
+    return parse_log(cluster.lines(request, stop, SILENT_S))
 
 
 def parse_log(lines: Iterable[str]) -> LogLines:

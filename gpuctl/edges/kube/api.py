@@ -21,6 +21,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.core.sizes import size as size_text
 from gpuctl.domain.kube_errors import NotACluster, NotLoggedIn, error_of, unreachable
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.login import Credentials
@@ -28,14 +29,39 @@ from gpuctl.engine import typed_json
 
 CONNECT_S, ANSWER_S = 5.0, 30.0
 JSON = "application/json"
-LONGEST_LINE = 2**24  # bytes
+LONGEST_LINE = 2**24  # bytes; the server takes no objects of more than 3 MiB
+MOST_OF_AN_ANSWER = 2**27  # bytes: a page of 500 pods has some 10 MiB
+MOST_OF_AN_ERROR = 2**20  # bytes; one line of it is shown
+CHECK_URL = "check the URL in the kubeconfig: a proxy or login page may answer instead of the cluster"
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]
 
 
+class Budget:
+    """Bytes that an answer may have, or all answers to requests that share it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.left = most
+
+    def spend(self, doing: str, server: str, size: int) -> None:
+        """Subtract bytes; `GpuctlError` if fewer were left."""
+        self.left -= size
+        if self.left < 0:
+            raise too_much(doing, f"{server} sent more than {size_text(self.most)}")
+
+
+def too_much(doing: str, wrong: str) -> GpuctlError:
+    """The error for a server that sends more than a cluster does."""
+    return GpuctlError(doing, f"{wrong}, and was not read further", CHECK_URL)
+
+
 @dataclass(frozen=True)
 class Request:
-    """One request. `doing` completes "cannot …". `stream`: bytes to send as they arrive, instead of a body."""
+    """One request. `doing` completes "cannot …". `stream`: bytes to send as they arrive, instead of a body.
+
+    `budget`: bytes that the answer may have; None for MOST_OF_AN_ANSWER. `whole_lines`: a streaming answer with a line
+    longer than LONGEST_LINE is an error.
+    """
 
     doing: str
     method: str
@@ -44,6 +70,8 @@ class Request:
     body: Object | None = None
     form: str = JSON
     stream: Iterable[bytes] | None = None
+    budget: Budget | None = None
+    whole_lines: bool = False
 
 
 class Client(ApiClient):
@@ -100,11 +128,17 @@ class Api:
         """Return the answer to a request that must not be repeated; after `Unreachable` it may have been executed."""
         with self._sent(request, silent_s) as response:
             try:
-                answer = typed_json.read(typed_json.parse(response.data), Object)
+                answer = typed_json.read(typed_json.parse(self._body(request, response)), Object)
             except ValueError as error:
-                hint = "check the URL in the kubeconfig: a proxy or login page may answer instead of the cluster"
-                raise NotACluster(request.doing, f"{self.server} does not answer like a cluster", hint) from error
+                wrong = f"{self.server} does not answer like a cluster"
+                raise NotACluster(request.doing, wrong, CHECK_URL) from error
             return dict(answer)
+
+    def _body(self, request: Request, response: urllib3.BaseHTTPResponse) -> bytes:
+        budget = request.budget or Budget(MOST_OF_AN_ANSWER)
+        body = response.read(budget.left + 1)
+        budget.spend(request.doing, self.server, len(body))
+        return body
 
     def refusal(self, doing: str, status: int, text: str) -> GpuctlError:
         """The error for an answer with this HTTP status and body."""
@@ -119,7 +153,7 @@ class Api:
             response = self._open(request, silent_s)
             with contextlib.closing(response):
                 if response.status >= 400:
-                    raise self.refusal(request.doing, response.status, response.data.decode(errors="replace"))
+                    raise self.refusal(request.doing, response.status, _error_text(response))
                 self._note_time(response.headers.get("Date"))
                 yield response
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
@@ -154,18 +188,28 @@ class Api:
     ) -> Iterator[str]:
         """Yield the lines of a streaming answer until the server ends it, or `stop` is set.
 
-        A line longer than LONGEST_LINE comes in parts; none of the server's objects is as long.
+        A line longer than LONGEST_LINE comes in parts, unless the request is for whole lines. With a budget, the answer
+        may not be longer.
         `opened` is called when the server has accepted the request; the first line may come much later.
         """
         with self._sent(request, silent_s) as response, stop.holding(response):
             opened()
             rest = b""
             for part in response.stream(1 << 16):
+                if request.budget:
+                    request.budget.spend(request.doing, self.server, len(part))
                 *whole, rest = (rest + part).split(b"\n")
                 for line in whole:
                     yield line.decode(errors="replace")
                 if len(rest) > LONGEST_LINE:
+                    if request.whole_lines:
+                        wrong = f"{self.server} sent a line of more than {size_text(LONGEST_LINE)}"
+                        raise too_much(request.doing, wrong)
                     yield rest.decode(errors="replace")
                     rest = b""
             if rest:
                 yield rest.decode(errors="replace")
+
+
+def _error_text(response: urllib3.BaseHTTPResponse) -> str:
+    return response.read(MOST_OF_AN_ERROR).decode(errors="replace")

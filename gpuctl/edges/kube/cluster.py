@@ -17,11 +17,12 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.kube_errors import Conflict, NotFound
 from gpuctl.edges.kube import api as kube_api
 from gpuctl.edges.kube import config
-from gpuctl.edges.kube.api import Api, Client, Object, Query, Request
+from gpuctl.edges.kube.api import Api, Budget, Client, Object, Query, Request
 
 __all__ = ["Cluster", "Kind", "Object", "Request", "connect", "name_of", "selector"]
 MANAGER = "gpuctl"
 PAGE = 500
+MOST_OF_A_LIST = 2**30  # bytes of all pages: Kubernetes promises to work with 150,000 pods at most
 APPLY = "application/apply-patch+yaml"
 
 
@@ -96,14 +97,15 @@ class Cluster(Api):
     def _listed(self, kind: Kind, path: str, which: tuple[str, str]) -> tuple[list[Object], str]:
         objects: list[Object] = []
         more: Query = ()
+        budget = Budget(MOST_OF_A_LIST)
         while True:
             query = [which, ("limit", str(PAGE)), *more]
             try:
-                answer = self.ask(Request(f"list {kind.plural}", "GET", path, query))
+                answer = self.ask(Request(f"list {kind.plural}", "GET", path, query, budget=budget))
             except NotFound:
                 if not more:
                     raise
-                objects, more = [], ()  # the continue token expired: start again
+                objects, more, budget = [], (), Budget(MOST_OF_A_LIST)  # the continue token expired: start again
                 continue
             # Items of a list lack apiVersion and kind.
             objects += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"]]

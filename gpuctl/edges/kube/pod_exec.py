@@ -21,9 +21,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
+from websocket import (
+    ABNF,
+    WebSocket,
+    WebSocketBadStatusException,
+    WebSocketException,
+    WebSocketPayloadException,
+)
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.core.sizes import size as size_text
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
@@ -36,6 +43,7 @@ SLICE_S = 0.2  # maximum delay until a stop is noticed
 AT_ONCE = 64  # messages received in one turn
 PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input per message; bytes kept of the end of standard error
 KEPT_OF_STATUS = 1 << 16
+MOST_OF_A_MESSAGE = 2**24  # bytes; kubelets send at most 32 KiB at a time
 PRINTS_ENDLESSLY = "does something in the image print endlessly?"
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
@@ -165,6 +173,19 @@ def _exit_code(status: _Status) -> int | None:
     return next((int(text) for text in texts if re.fullmatch(r"\d{1,3}", text)), None)
 
 
+def _bound_messages(websocket: Any) -> None:
+    """Break the connection at a message of more than MOST_OF_A_MESSAGE bytes: the library would collect all of it."""
+    receive = websocket.frame_buffer.recv_strict
+
+    def receive_bounded(size: int) -> bytes:
+        if size > MOST_OF_A_MESSAGE:
+            raise WebSocketPayloadException(f"a message has {size} bytes, more than {size_text(MOST_OF_A_MESSAGE)}")
+        received: bytes = receive(size)
+        return received
+
+    websocket.frame_buffer.recv_strict = receive_bounded
+
+
 class Program:
     """A program that runs. One thread at a time may use it."""
 
@@ -173,6 +194,7 @@ class Program:
         self.protocol = str(websocket.getsubprotocol() or V4)
         self.err = b""
         self._websocket, self._socket = websocket, websocket.sock
+        _bound_messages(websocket)
         self._socket.settimeout(0.0)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -182,6 +204,7 @@ class Program:
         self._channel = -1  # of the message that is being read
         self._status = b""
         self._has_ended = False
+        self._broke = ""  # why, if the cause was not the network
 
     # ---- input and output ----------------------------------------------------------------------------------------
 
@@ -235,7 +258,7 @@ class Program:
         except typed_json.Misfit as error:
             raise Unreachable(self.doing, f"how it ended makes no sense: {error}") from None
         except ValueError:
-            raise Unreachable(self.doing, "the connection broke before it ended") from None
+            raise Unreachable(self.doing, f"the connection broke before it ended{self._broke}") from None
         err = self.err.decode(errors="replace").strip()
         if status.get("status") == "Success":
             return Done(0, err)
@@ -311,8 +334,9 @@ class Program:
                     self._take(self._websocket.recv_frame())
                 except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
                     raise
-                except (OSError, WebSocketException):
+                except (OSError, WebSocketException) as error:
                     self._has_ended = True
+                    self._broke = f": {error}" if isinstance(error, WebSocketPayloadException) else ""
                 moved = True
         return moved
 

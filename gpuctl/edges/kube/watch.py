@@ -10,14 +10,16 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.core.sizes import size as size_text
 from gpuctl.domain.kube_errors import Forbidden, NotFound, error_of
+from gpuctl.edges.kube.api import too_much
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
+from gpuctl.edges.kube.cluster import MOST_OF_A_LIST, Cluster, Kind, Object, Request, selector
 from gpuctl.engine import typed_json
 
 # The server ends a watch after this time; a connection that died silently is noticed a little later.
@@ -26,6 +28,7 @@ WATCH_S = 240
 # silently continue with the old file; after the next rotation, everything written in between is lost.
 SILENT_S = 5.0
 PAUSE_S = 0.5
+MOST_OF_A_SECOND = 2**25  # characters of the lines of a log's last second that are remembered
 When = tuple[float, str]  # whole seconds since 1970, and the fraction as it is written: ".25"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 
@@ -49,6 +52,34 @@ class _Patience:
         self.stop.wait(PAUSE_S)
 
 
+class _Known:
+    """Objects by name, bounded by the size of the events that brought them."""
+
+    def __init__(self, doing: str, server: str) -> None:
+        self.doing, self.server = doing, server
+        self.objects: dict[str, Object] = {}
+        self._sizes: dict[str, int] = {}
+
+    def restart(self, objects: Iterable[Object]) -> None:
+        """Replace everything by a list, which has a limit of its own."""
+        self.objects, self._sizes = {item["metadata"]["name"]: item for item in objects}, {}
+
+    def apply(self, event: Mapping[str, Any], size: int) -> bool:
+        """Apply an event; return whether it changed anything. Raises errors that the server reports."""
+        item = event["object"]
+        if event["type"] == "ERROR":
+            raise error_of("watch", int(item.get("code") or 500), json.dumps(item))
+        name = item["metadata"].get("name")
+        if event["type"] == "DELETED":
+            self.objects.pop(name, None)
+            self._sizes.pop(name, None)
+        elif event["type"] != "BOOKMARK":
+            self.objects[name], self._sizes[name] = item, size
+        if sum(self._sizes.values()) > MOST_OF_A_LIST:
+            raise too_much(self.doing, f"{self.server} sent more than {size_text(MOST_OF_A_LIST)}")
+        return bool(event["type"] != "BOOKMARK")
+
+
 def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -> Iterator[dict[str, Object]]:
     """Yield all objects of a kind with these labels by name, first at once, then after each change, until `stop`.
 
@@ -56,21 +87,21 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
     than its patience.
     """
     patience = _Patience(cluster.patience_s, stop)
-    known: dict[str, Object] = {}
+    known = _Known(f"watch {kind.plural}", cluster.server)
     version = ""
     while not stop.is_set():
         if not version:
             objects, version = cluster.find_with_version(kind, labels)
-            known = {item["metadata"]["name"]: item for item in objects}
-            yield dict(known)
+            known.restart(objects)
+            yield dict(known.objects)
         query = [("watch", "1"), ("labelSelector", selector(labels)), ("resourceVersion", version)]
         query += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
         try:
-            request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), query)
-            for event in _events(cluster, request, stop, patience.answered):
+            request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), query, whole_lines=True)
+            for event, size in _events(cluster, request, stop, patience.answered):
                 version = str(event["object"]["metadata"]["resourceVersion"]) if event["type"] != "ERROR" else version
-                if _apply(known, event):
-                    yield dict(known)
+                if known.apply(event, size):
+                    yield dict(known.objects)
         except NotFound:  # the version is too old: the server forgot the events since
             version = ""
         except Unreachable as error:
@@ -90,30 +121,19 @@ class _Event(TypedDict):
     object: dict[str, Any]
 
 
-def _events(cluster: Cluster, request: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
-    """Yield the events of one watch; pause after an empty one, because a proxy may end every watch at once."""
+def _events(
+    cluster: Cluster, request: Request, stop: Stop, opened: Callable[[], None]
+) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield the events of one watch and their sizes; pause after an empty one: a proxy may end every watch at once."""
     received = False
     for line in cluster.lines(request, stop, WATCH_S + 30.0, opened):
         received = True
         event = typed_json.read(typed_json.parse(line), _Event, extra=True)
         if event["type"] != "ERROR":
             typed_json.read(event["object"].get("metadata"), _Metadata, "object.metadata", extra=True)
-        yield event
+        yield event, len(line)
     if not received:
         stop.wait(PAUSE_S)
-
-
-def _apply(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
-    """Apply an event; return whether it changed anything. Raises errors that the server reports."""
-    item = event["object"]
-    if event["type"] == "ERROR":
-        raise error_of("watch", int(item.get("code") or 500), json.dumps(item))
-    name = item["metadata"].get("name")
-    if event["type"] == "DELETED":
-        known.pop(name, None)
-    elif event["type"] != "BOOKMARK":
-        known[name] = item
-    return bool(event["type"] != "BOOKMARK")
 
 
 def logs(cluster: Cluster, pod: str, is_finished: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
@@ -126,7 +146,8 @@ class Log:
 
     After a lost connection, reading resumes at the time that the kubelet writes before each line. Requests only accept
     whole seconds, and lines may have equal times: `last_second` counts the lines of the last second. Lines without a
-    time (no real kubelet sends them) are not recognised.
+    time (no real kubelet sends them) are not recognised. Of a second with more than MOST_OF_A_SECOND, lines may be read
+    twice after a lost connection.
 
     A log that is rotated in the middle of a line has one half in each file, each with its own time. A kubelet that
     follows both sends them as one line (1.20 with both times in it); in a new request, it sends the second half alone.
@@ -137,6 +158,7 @@ class Log:
         self.cluster, self.pod, self.container, self.of = cluster, pod, container, of
         self.newest: When = (0.0, "")
         self.last_second: Counter[str] = Counter()
+        self._remembered = 0  # characters
 
     def lines(self, is_finished: Callable[[], bool], stop: Stop) -> Iterator[str]:
         """Yield lines as they are written, until `is_finished` or `stop`; `NotFound` if the pod is gone."""
@@ -193,11 +215,13 @@ class Log:
     def _remember(self, when: When | None, line: str) -> None:
         if when is None:
             return
-        if when[0] > self.newest[0]:
+        if when[0] > self.newest[0] or self._remembered > MOST_OF_A_SECOND:
             self.last_second.clear()
+            self._remembered = 0
         self.newest = max(self.newest, when)
         if when[0] == self.newest[0]:  # older lines are not sent again
             self.last_second[line] += 1
+            self._remembered += len(line)
 
 
 def _split(line: str) -> tuple[When | None, str]:

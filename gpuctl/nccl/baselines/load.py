@@ -36,7 +36,8 @@ from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 SHIPPED = Path(gpuctl.__file__).parent / "data" / "nccl_baselines.yml"
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 OPTIONAL = ("expect", "warn", "fail", "below_published", "measured")
-KINDS = ("measured", "published", "derived")
+DERIVED = "derived"
+KINDS = ("measured", "published", DERIVED)
 EMPTY = EmptyFile("file of baselines", "give it `baselines:`, or remove it")
 
 
@@ -129,6 +130,8 @@ def _baseline(values: dict[str, Any], node: Node, at: At) -> Baseline | None:
     limits = [values[name] for name in ("fail", "warn", "expect") if name in values]
     if "warn" not in values and "fail" not in values:
         at.refuse(node, "has no limit: it needs fail, or warn where no run is to fail by it")
+    if values.get("kind") == DERIVED and "fail" in values:
+        at.refuse(node, "is derived, and has a fail limit", "use warn: only runs that somebody measured fail others")
     if limits != sorted(limits):
         at.refuse(node, "needs fail, warn and expect to rise in this order")
     if values["from"] > values["to"]:

@@ -35,7 +35,7 @@ class System:
 class Baseline:
     """One row: sizes in bytes, inclusive; limits are out-of-place busbw in GB/s, None if the row has none.
 
-    A row without `fail` was inferred for this collective: it finds what is worth a look, and fails no run.
+    A row without `fail` finds what is worth a look, and fails no run; one that is derived from others has none.
     `site`: measured here by calibrate. `below_published`: the published fail limit that this row was forced below.
     """
 

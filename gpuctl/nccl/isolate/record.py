@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from gpuctl.core import json_file
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.engine import bounds
 from gpuctl.nccl import serialize
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
 from gpuctl.nccl.isolate.next_round import decide
 from gpuctl.nccl.model import LaunchResult
 
 FORM = "gpuctl nccl isolate 1"
+
+
+class _Plain(TypedDict):
+    """See `as_dict`."""
+
+    nodes: list[str]
+    racks: dict[str, str]
+    rails: list[str] | None
+    expected_gbs: bounds.Amount | None
+    network: str | None
+    history: list[object]
 
 
 @dataclass(frozen=True)
@@ -47,23 +60,19 @@ def as_dict(fleet: Fleet, history: Sequence[LaunchResult]) -> dict[str, Any]:
 def read(path: Path) -> Record:
     """Read a record; InvalidInput names the mistake in the file."""
     doing = f"read the runs of an isolation from {path}"
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(doing, str(error)) from error
+    hint = "`gpuctl nccl isolate --record` writes such files"
+    value = json_file.load(path, doing, hint)
     if not isinstance(value, dict) or value.get("form") != FORM:
-        raise InvalidInput(
-            doing, f"it is not a record: its `form` is not {FORM!r}", "`gpuctl nccl isolate --record` writes such files"
-        )
+        raise InvalidInput(doing, f"it is not a record: its `form` is not {FORM!r}", hint)
+    plain = json_file.fitting(value, _Plain, doing, hint)
     try:
-        return Record(_fleet(value), tuple(serialize.launch_from_dict(end) for end in value["history"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(
-            doing, f"it is damaged: {type(error).__name__} {error}", "use a copy, or start a new isolation"
-        ) from error
+        history = [serialize.launch_from_dict(end, f"history[{n}]") for n, end in enumerate(plain["history"])]
+    except ValueError as error:
+        raise InvalidInput(doing, f"it is damaged: {error}", "use a copy, or start a new isolation") from error
+    return Record(_fleet(plain), tuple(history))
 
 
-def _fleet(value: Mapping[str, Any]) -> Fleet:
+def _fleet(value: _Plain) -> Fleet:
     rails = None if value["rails"] is None else tuple(value["rails"])
     return Fleet(tuple(value["nodes"]), dict(value["racks"]), rails, value["expected_gbs"], value["network"])
 

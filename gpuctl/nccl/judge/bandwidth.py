@@ -1,8 +1,8 @@
 """baseline: out-of-place busbw at every message size against the row that applies to it.
 
-Without a row nothing is judged, and the finding is a WARN: no baseline defines what this fabric should reach. It is
-UNKNOWN if rows exist but the number of nodes or the message sizes of the run are unknown or do not fit, or if such
-runs have rows for other collectives only.
+Without a row nothing is judged, and the finding is a WARN: no baseline defines what this fabric should reach, whether
+its machine type, its number of nodes or its collective has none. It is UNKNOWN if rows exist but what the run was is
+not known, or its message sizes do not fit.
 """
 
 from __future__ import annotations
@@ -143,14 +143,13 @@ def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     why = f": {_no_row(about, book, near)}"
     if others := _other_collectives(about, book):
         advice = f"`gpuctl nccl calibrate --collective {about.collective}` records what this fabric reaches"
-        return Verdict.UNKNOWN, f"{why}; baselines for such runs exist for {', '.join(others)} only", advice
+        return Verdict.WARN, f"{why}; baselines for such runs exist for {', '.join(others)} only", advice
     return Verdict.WARN, why, CALIBRATE
 
 
 def _other_collectives(about: RunContext, book: Book) -> list[str]:
-    """Collectives that have rows for a run like this one, but for those that were inferred."""
-    rows = [row for row in book.rows if row.fail is not None]
-    return sorted({row.collective for row in rows if row.fits(replace(about, collective=row.collective))})
+    """Collectives that have rows for a run like this one."""
+    return sorted({row.collective for row in book.rows if row.fits(replace(about, collective=row.collective))})
 
 
 def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verdict, str, str]:

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from gpuctl.core import json_file
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.engine import answers, printable, typed_json
 
 FORM = 2
-SUBJECTS = ("gpu", "rdma", "peer_memory", "limits", "programs", "names", "jobs", "reach")
+
+
+class _Document(TypedDict):
+    unasked: dict[str, str]
+
+
+class _NamedNode(TypedDict):
+    address: str
+
+
+class _Node(_NamedNode, total=False):
+    """What a node has besides the facts that it answered."""
+
+    rack: str
 
 
 @dataclass(frozen=True)
@@ -38,43 +53,24 @@ def save(path: Path, fleet: Fleet) -> None:
         raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
 
 
-def read(path: Path, subjects: Collection[str] = SUBJECTS, writer: str = "gpuctl nccl preflight") -> Fleet:
-    """Read facts written by `save`; `InvalidInput` for any other file. `writer`: the command that saves such facts."""
-    doing, hint = f"read the facts in {path}", f"give a file that `{writer} --save FILE` wrote"
-    try:
-        document: Any = json.loads(path.read_text())
-    except OSError as error:
-        raise InvalidInput(doing, error.strerror or str(error), hint) from error
-    except ValueError as error:
-        raise InvalidInput(doing, f"it is not JSON: {error}", hint) from error
-    wrong = _wrong(document, subjects)
-    if wrong:
-        raise InvalidInput(doing, wrong, hint)
-    return Fleet(document["nodes"], document["unasked"])
+def read(path: Path, subjects: str = "nccl", writer: str = "gpuctl nccl preflight") -> Fleet:
+    """Read facts written by `save`; `InvalidInput` for any other file, with the first mistake of each node.
 
-
-@contextmanager
-def understood(source: Path | None, writer: str = "gpuctl nccl preflight") -> Iterator[None]:
-    """Report a facts file that was edited by hand into nonsense as invalid input, not as a fault of gpuctl."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        if source is None:
-            raise
-        hint = f"give a file that `{writer} --save FILE` wrote, unchanged"
-        raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
-
-
-def _wrong(document: Any, subjects: Collection[str]) -> str:
+    `subjects`: name in the table of `answers.recorded`. `writer`: the command that saves such facts.
+    """
+    doing, hint = f"read the facts in {path}", f"give a file that `{writer} --save FILE` of this version wrote"
+    document: Any = json_file.load(path, doing, hint)
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), dict):
-        return "it contains no nodes"
+        raise InvalidInput(doing, "it contains no nodes", hint)
     if document.get("form") != FORM:
-        return f"its form is {document.get('form')!r}, this gpuctl reads {FORM}"
-    if not isinstance(document.get("unasked"), dict):
-        return "its list of nodes without facts is missing"
-    for node, facts in document["nodes"].items():
-        for subject in subjects:
-            section = facts.get(subject) if isinstance(facts, dict) else None
-            if not isinstance(section, dict) or not isinstance(section.get("unread"), dict):
-                return f"it contains no facts of {node} on {subject}"
-    return ""
+        raise InvalidInput(doing, f"its form is {document.get('form')!r}, this gpuctl reads {FORM}", hint)
+    unasked = json_file.fitting(document, _Document, doing, hint)["unasked"]
+    nodes = json_file.each(document["nodes"], partial(_node, subjects), doing, hint)
+    return Fleet(nodes, {printable(node): printable(reason) for node, reason in unasked.items()})
+
+
+def _node(subjects: str, name: str, row: object) -> dict[str, Any]:
+    place = f"nodes.{name}"
+    own = typed_json.read(row, _Node, place, extra=True)
+    facts = {key: value for key, value in row.items() if key not in own} if isinstance(row, dict) else row
+    return {**answers.recorded(facts, subjects, place=place), **own}

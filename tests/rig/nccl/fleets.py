@@ -62,7 +62,9 @@ def node(number: int = 1) -> Facts:
             "hostname": f"node-{number}",
             "instance": None,
             "interfaces": {"eth0": [f"10.0.0.{number}/24"], "docker0": ["172.17.0.1/16"]},
-            "routes": [{"dst": "default", "dev": "eth0", "gateway": "10.0.0.254"}],
+            "routes": [{"dst": "default", "dev": "eth0", "gateway": "10.0.0.254", "table": "main", "metric": 0}],
+            "reached_at": None,
+            "switches": None,
             "peers": {},
             "unread": {},
         },
@@ -99,7 +101,8 @@ def roce(facts: Facts, isolated: bool = True) -> Facts:
     ]
     facts["names"]["interfaces"].update({f"rail{n}": [f"10.{n + 1}.0.1/24"] for n in range(4)})
     if not isolated:
-        facts["names"]["routes"].append({"dst": "10.0.0.0/8", "dev": "rail0", "gateway": "10.1.0.254"})
+        route = {"dst": "10.0.0.0/8", "dev": "rail0", "gateway": "10.1.0.254", "table": "main", "metric": 0}
+        facts["names"]["routes"].append(route)
     return facts
 
 

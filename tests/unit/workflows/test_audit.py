@@ -170,13 +170,15 @@ def test_facts_of_another_command_and_edited_ones_are_refused(tmp_path: Path) ->
     path, nodes = tmp_path / "facts.json", fleet()
     del nodes["n1"]["pcie"]
     facts_file.save(path, Fleet(nodes))
-    with pytest.raises(InvalidInput, match="pcie"):
+    with pytest.raises(InvalidInput, match=r"nodes\.n1\.pcie is missing"):
         audit.judge_file(path, CATALOGUE)
     broken: dict[str, Any] = fleet()
-    broken["n1"]["pcie"]["links"] = [{"address": 3}]
+    broken["n1"]["pcie"]["links"][0]["address"] = 3
+    broken["n3"]["gpu"]["gpus"][2]["model"] = 7
     facts_file.save(path, Fleet(broken))
-    with pytest.raises(InvalidInput, match="not understood") as error:
+    with pytest.raises(InvalidInput, match=r"facts\.json: nodes\.n1\.pcie\.links\[0\]\.address is 3") as error:
         audit.judge_file(path, CATALOGUE)
+    assert "nodes.n3.gpu.gpus[2].model is 7, not a text" in str(error.value)
     assert "gpuctl audit --save FILE" in error.value.hint
 
 

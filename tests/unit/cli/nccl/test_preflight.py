@@ -97,7 +97,7 @@ def test_a_file_with_facts_of_another_shape_is_refused_and_is_no_fault_of_ours(s
     saved.write_text(json.dumps(told))
     said = call(command, "--from", saved)
     assert isinstance(said.exception, InvalidInput)
-    assert "not understood" in str(said.exception)
+    assert "nodes.node-2.rdma.ports[0] is 'mlx5_0', not an object" in str(said.exception)
 
 
 def test_of_many_findings_alike_the_first_are_shown_and_the_others_counted(tmp_path: Path) -> None:

@@ -69,6 +69,15 @@ def test_runs_that_are_not_at_their_end_are_no_verdict(tmp_path: Path) -> None:
     assert replayed(tmp_path / "runs.json") == (1, "")
 
 
+def test_a_record_edited_into_nonsense_is_refused_with_the_place(tmp_path: Path) -> None:
+    played = play(net(4))
+    kept = record.as_dict(played.fleet, played.history)
+    kept["history"][1]["run"]["rows"][0]["in_place"]["busbw_gbs"] = "fast"
+    (tmp_path / "runs.json").write_text(json.dumps(kept))
+    with pytest.raises(InvalidInput, match=r"history\[1\]\.run\.rows\[0\]\.in_place\.busbw_gbs is 'fast'"):
+        record.read(tmp_path / "runs.json")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"form": "another"}', '{"form": "gpuctl nccl isolate 1", "nodes": 5}'])
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "runs.json").write_text(text)

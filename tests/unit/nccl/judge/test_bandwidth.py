@@ -64,11 +64,12 @@ def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
     assert verdicts(HEALTHY, "baseline", replace(P5EN, algorithm="NVLSTree")) == {Verdict.WARN}
 
 
-def test_a_collective_that_nobody_measured_where_others_are_judged_is_unknown_and_wants_a_calibration() -> None:
+def test_a_collective_without_a_baseline_warns_as_any_other_run_without_one_and_wants_a_calibration() -> None:
     (finding,) = found(HEALTHY, "baseline", replace(P5EN, collective="alltoall"))
-    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.verdict is Verdict.WARN
     assert "none exists for alltoall on 4 nodes of p5en.48xlarge" in finding.message
-    assert finding.message.endswith("baselines for such runs exist for all_reduce only")
+    known = "all_gather, all_reduce, reduce_scatter"
+    assert finding.message.endswith(f"baselines for such runs exist for {known} only")
     assert "gpuctl nccl calibrate --collective alltoall" in finding.hint
     assert verdicts(run({4 * GIB: 200.0}, nodes=100), "baseline", replace(P5EN, collective="alltoall")) == {
         Verdict.WARN
@@ -193,13 +194,15 @@ def test_a_row_for_a_forced_ring_is_not_for_a_run_whose_ring_nccl_chose() -> Non
     assert {f.verdict for f in judge(forced, P5EN, book) if f.check == "baseline"} == {Verdict.OK}
 
 
-def test_two_nodes_of_p5_that_fell_back_fail_all_the_same() -> None:
+def test_two_nodes_that_fell_back_fail_where_somebody_measured_such_machines_and_warn_where_it_is_inferred() -> None:
     slow = run({2 * GIB: 17.0, 8 * GIB: 17.1}, nodes=2)
     assert verdicts(slow, "baseline", RunContext("p5.48xlarge")) == {Verdict.FAIL}
+    assert verdicts(slow, "baseline", RunContext("p5en.48xlarge")) == {Verdict.WARN}
 
 
-def test_an_untuned_p4d_fails_and_a_measured_p4de_does_not() -> None:
-    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", RunContext("p4d.24xlarge")) == {Verdict.FAIL}
+def test_an_untuned_p4d_is_below_its_inferred_limit_and_a_measured_p4de_is_not() -> None:
+    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", RunContext("p4d.24xlarge")) == {Verdict.WARN}
+    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", RunContext("p4de.24xlarge")) == {Verdict.FAIL}
     assert verdicts(run({GIB: 76.8, 2 * GIB: 78.3}, nodes=2), "baseline", RunContext("p4de.24xlarge")) == {Verdict.OK}
 
 

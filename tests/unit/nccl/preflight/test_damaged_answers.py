@@ -51,7 +51,6 @@ def answer(node: str, fabric: str) -> dict[str, Any]:
     facts["gpu"]["gpus"][0].update(processes=[client], displays=[], instances=[instance])
     names = facts["names"]
     names.update(switches={"eth0": "leaf-1"}, reached_at=None, instance="i-0123456789abcdef0")
-    names["routes"] = [{"table": "main", "metric": 0, **route} for route in names["routes"]]
     for peer in (peer for peer in NODES if peer != node):
         names["peers"][peer] = {"forward": [f"10.0.0.{peer[-1]}"], "reverse": [peer], "back": None, "error": None}
         facts["reach"]["peers"][peer] = {"ok": True, "hostname": peer, "error": None, "seconds": 0.1}

@@ -88,7 +88,7 @@ def facts_of(value: Any, path: Path = ()) -> Iterator[Path]:
     """Where each fact lies: a value, a list, or what is itself None or a mapping of one subject's."""
     if isinstance(value, dict):
         for name, own in value.items():
-            if name != "unread":
+            if name not in ("unread", "table"):  # a route that was read has a table
                 yield from facts_of(own, (*path, name))
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         yield path
