@@ -19,7 +19,7 @@ Patch = dict[str, Any]
 
 
 def mark_of(node: Node) -> Mapping[str, Any] | None:
-    """Who drained a node with gpuctl, when and why (`by`, `at`, `reason`, `run`); None if gpuctl did not."""
+    """Annotation of a drain by gpuctl (`by`, `at`, `reason`, `run`); None if gpuctl did not drain the node."""
     meta = node["metadata"]
     text = (meta.get("annotations") or {}).get(ANNOTATION)
     if text is None:

@@ -61,37 +61,37 @@ class Nodes:
         self.timeout_s = timeout_s
         self.cluster: Cluster | None = kube.connect(context) if context else None
 
-    def read(self, wanted: Mapping[str, str], *, undo: bool) -> list[Drain]:
-        """State of these nodes. `wanted`: node -> reason."""
+    def read(self, texts: Mapping[str, str], *, undo: bool) -> list[Drain]:
+        """State of these nodes. `texts`: node -> reason."""
         if self.cluster is not None:
-            return self._read_kube(self.cluster, wanted, undo)
-        results = self._slurm(wanted, undo=undo, check=True)
-        return [_of_slurm(result, wanted[result.host]) for result in results]
+            return self._read_kube(self.cluster, texts, undo)
+        results = self._slurm(texts, undo=undo, check=True)
+        return [_of_slurm(result, texts[result.host]) for result in results]
 
     def change(self, drains: Sequence[Drain], run: str, *, undo: bool) -> list[Drain]:
         """Drain these nodes or take them back, and read them again."""
-        wanted = {one.node: f"{one.reason} ({run})" for one in drains}
+        texts = {one.node: f"{one.reason} ({run})" for one in drains}
         if self.cluster is not None:
             return [self._change_kube(self.cluster, one, run, undo) for one in drains]
-        return [_of_slurm(result, wanted[result.host]) for result in self._slurm(wanted, undo=undo, check=False)]
+        return [_of_slurm(result, texts[result.host]) for result in self._slurm(texts, undo=undo, check=False)]
 
-    def _slurm(self, wanted: Mapping[str, str], *, undo: bool, check: bool) -> list[HostResult]:
-        if lacking := [node for node in wanted if node not in self.hosts]:
+    def _slurm(self, texts: Mapping[str, str], *, undo: bool, check: bool) -> list[HostResult]:
+        if lacking := [node for node in texts if node not in self.hosts]:
             raise InvalidInput(f"drain {', '.join(lacking)}", "the inventory does not have it")
         by = current_user()
 
         def request(host: Target) -> dict[str, Any]:
-            text = wanted[host.name]
+            text = texts[host.name]
             about = {"about": host.name, "by": by, "reason": text}
             return {"action": "act", "act": "slurm drain", "text": text, "undo": undo, "check": check, **about}
 
-        targets = [self.hosts[node] for node in wanted]
+        targets = [self.hosts[node] for node in texts]
         return run_on_all(targets, request, forks=64, timeout_s=self.timeout_s, on_result=lambda _: None)
 
-    def _read_kube(self, cluster: Cluster, wanted: Mapping[str, str], undo: bool) -> list[Drain]:
+    def _read_kube(self, cluster: Cluster, texts: Mapping[str, str], undo: bool) -> list[Drain]:
         live = cluster.find(cluster.kind("v1", "Node"), {})
         rows = []
-        for node, reason in wanted.items():
+        for node, reason in texts.items():
             address = self.hosts[node].address if node in self.hosts else ""
             one = node_drain.find(live, node, address)
             if one is None:

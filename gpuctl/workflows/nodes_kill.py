@@ -24,6 +24,7 @@ from gpuctl.workflows import nodes as flow
 from gpuctl.workflows.recorded_act import Entry, recorded
 
 POLL_S = 0.5
+KILL_S = 10.0  # beyond the grace time of processes, for the node to end its act
 POD_GRACE_S = 30  # of a pod that names none
 MORE_S = 15.0  # beyond its grace time, for the kubelet to report the end
 ENDED = ("ended", "killed")
@@ -105,7 +106,7 @@ def _with_jobs(kill: Kill, facts: Facts, consent: Consent) -> Kill:
         answer = _act(kill, {"act": "cancel job", "job": end.job, "check": True}, 30)
         if answer.answer is None or answer.answer["act"]["job"] is None:
             why = answer.wrong or answer.answer["act"]["reason"] if answer.answer else answer.wrong
-            kill = _refuse(kill, [f"Slurm on {kill.plan.node} tells nothing about job {end.job}: {why or 'it ended'}"])
+            kill = _refuse(kill, [f"Slurm on {kill.plan.node} does not describe job {end.job}: {why or 'it ended'}"])
             continue
         job = answer.answer["act"]["job"]
         kill = replace(_refuse(kill, decide.job_lacks(job, end, me, consent)), jobs={**kill.jobs, end.job: job})
@@ -210,13 +211,21 @@ def _of_rows(end: End, rows: Sequence[Mapping[str, Any]], by_descriptor: bool) -
 
 
 def _after_loss(kill: Kill, end: End, request: Mapping[str, Any], lost: HostResult) -> Outcome:
-    """Outcome of an act whose connection was lost: the node is asked once more, and does nothing then."""
-    again = _act(kill, {**request, "check": True}, kill.timeout_s)
-    if again.answer is None:
+    """Outcome of an act whose connection was lost: the node is queried until the act must be over, and does nothing.
+
+    What runs there goes on without us: it ends what was shown, and nothing else.
+    """
+    limit = time.monotonic() + float(request["grace_s"]) + KILL_S
+    while True:
+        again = _act(kill, {**request, "check": True}, kill.timeout_s)
+        rows = again.answer["act"]["processes"] if again.answer is not None else None
+        left = [row for row in rows or () if row["state"] in ("runs", "refused")]
+        if (rows is not None and not left) or time.monotonic() > limit:
+            break
+        time.sleep(POLL_S)
+    if rows is None:
         hint = "it may have got signals: `gpuctl nodes` shows what is left"
-        return Outcome(end.label, "unknown", f"{lost.wrong}; {hint}")
-    rows = again.answer["act"]["processes"]
-    left = [row for row in rows if row["state"] in ("runs", "refused")]
+        return Outcome(end.label, "unknown", f"{lost.wrong}; {hint}", {"lost": lost.wrong})
     details = {"lost": lost.wrong, "processes": rows}
     if not left:
         return Outcome(end.label, "ended", f"the connection was lost ({lost.wrong}), and it has ended", details)

@@ -11,7 +11,7 @@ from gpuctl.nodes.model import Process
 
 
 class Means(StrEnum):
-    """What ends work: its owner, or signals to its processes."""
+    """Path by which work is ended: its owner, or signals to its processes."""
 
     POD = "delete the pod"
     JOB = "scancel"

@@ -75,7 +75,7 @@ def against_reset(node: Node, index: int) -> list[str]:
     if gpu is None:
         return [f"nvidia-smi lists no GPU {index}: it lists {len(node.gpus)}"]
     if not gpu.uuid:
-        return [f"GPU {index} reports no UUID, by which it is told from others: only a reboot helps"]
+        return [f"GPU {index} reports no UUID, and no other name is safe: only a reboot helps"]
     held = [f"GPU {index} is reserved: {gpu.why}"] if gpu.state is State.RESERVED else []
     return [*_users(node, index), *held]
 

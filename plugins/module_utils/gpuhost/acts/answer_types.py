@@ -12,7 +12,7 @@ from ..bounds import Count
 EndState = Literal["runs", "ended", "killed", "gone", "left", "changed", "refused", "denied"]
 
 
-class EndedProcess(TypedDict):
+class ProcessEnd(TypedDict):
     """A shown process, and what became of it. `signals`: names of those that it got."""
 
     pid: Count
@@ -21,10 +21,10 @@ class EndedProcess(TypedDict):
     signals: list[str]
 
 
-class EndedProcesses(TypedDict):
+class ProcessEnds(TypedDict):
     """See `end_processes.run`. `by_descriptor`: by pidfd."""
 
-    processes: list[EndedProcess]
+    processes: list[ProcessEnd]
     by_descriptor: bool
 
 
@@ -65,7 +65,7 @@ class GpuReset(TypedDict):
 
 
 ACTS: Mapping[str, type] = {
-    "end processes": EndedProcesses,
+    "end processes": ProcessEnds,
     "cancel job": CancelledJob,
     "slurm drain": SlurmDrain,
     "restart": Restarted,

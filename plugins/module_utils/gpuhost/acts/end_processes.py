@@ -76,7 +76,7 @@ class Signals:
 
 
 class Victim:
-    """A shown process, and what became of it. `state`: see `answer_types.EndedProcess`."""
+    """A shown process, and what became of it. `state`: see `answer_types.ProcessEnd`."""
 
     def __init__(self, shown: Mapping[str, Any]) -> None:
         self.shown, self.pid = shown, int(shown["pid"])
@@ -89,7 +89,7 @@ class Victim:
 
 
 def run(host: Host, request: Mapping[str, Any], signals: Signals | None = None) -> dict[str, Any]:
-    """{processes, by_descriptor}: state of each shown process, see `answer_types.EndedProcesses`.
+    """{processes, by_descriptor}: state of each shown process, see `answer_types.ProcessEnds`.
 
     Request: `processes` [{pid, start_ticks, since, uid, cgroup}] as facts of this host had them, `grace_s`, `check`. If
     one of them is another process now, or must not be ended, none gets a signal.
@@ -132,7 +132,7 @@ def _compare(host: Host, victim: Victim, boot: int | None, signals: Signals) -> 
 
 
 def differs(shown: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """How a process differs from the shown one; "" if it is the same, with the same owner."""
+    """Difference of a process from the shown one; "" if it is the same, with the same owner."""
     name = f"pid {shown['pid']} is {now['name']} now"
     since = (shown["since"], now["since"])
     if shown["start_ticks"] is None or shown["start_ticks"] != now["start_ticks"]:

@@ -16,7 +16,7 @@ NO_ACTION = ("None", "N/A")
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{state, reason, recovery}: see `answer_types.GpuReset`. Request: `gpu` (index), `uuid` (as shown), `check`.
 
-    The index and the UUID must still be one GPU: after another GPU is lost, nvidia-smi counts the rest anew.
+    The index and the UUID must still be one GPU: nvidia-smi numbers GPUs again after one is lost.
     """
     before, why = _gpu(host, request["gpu"], request["uuid"])
     if before is None:

@@ -63,7 +63,7 @@ def parse(line: str) -> dict[str, str]:
 
 
 def differs(shown: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """How a job differs from the shown run of it; "" if it is the same."""
+    """Difference of a job from the shown run of it; "" if it is the same."""
     if now["JobState"] not in ACTIVE:
         return f"it is {now['JobState']} now: it was queued again, or has ended"
     names = [name for name in IDENTITY if shown.get(name) != now.get(name)]

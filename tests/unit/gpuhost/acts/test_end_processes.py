@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts import end_processes
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts.answer_types import EndedProcesses
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts.answer_types import ProcessEnds
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import process_details
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
@@ -47,7 +47,7 @@ def shown(pid: int, host: Host | None = None, **more: Any) -> dict[str, Any]:
 def end(*processes: dict[str, Any], host: Host | None = None, signals: Any = None, **more: Any) -> list[dict[str, Any]]:
     request = {"processes": list(processes), "grace_s": 0.3, **more}
     answer = end_processes.run(host or Host(), request, signals)
-    typed_json.read(answer, EndedProcesses)
+    typed_json.read(answer, ProcessEnds)
     rows: list[dict[str, Any]] = answer["processes"]
     return rows
 
