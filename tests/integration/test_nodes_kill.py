@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,7 +85,9 @@ def lives(host: TestHost, pid: int) -> bool:
 
 
 def invoke(rig: Rig, *words: str) -> Result:
-    return CliRunner().invoke(command.kill, ["kill-1", *words, "--inventory", rig.inventory(user="admin")])
+    inventory = Path(rig.inventory(user="admin"))
+    inventory.write_text(f"{inventory.read_text().rstrip()}\nansible_become=true\n")
+    return CliRunner().invoke(command.kill, ["kill-1", *words, "--inventory", str(inventory)])
 
 
 def only_run() -> run_history.RunRecord:
