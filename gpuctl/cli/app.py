@@ -14,7 +14,7 @@ from gpuctl.cli.gpu_node import group as gpu_node
 from gpuctl.cli.hosts import profile, runs, tune
 from gpuctl.cli.kube import group as kube
 from gpuctl.cli.nccl import group as nccl
-from gpuctl.cli.nodes import command as nodes
+from gpuctl.cli.nodes import group as nodes
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.tmux import versions as tmux
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import completion, findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpuctl.domain.findings import Finding
+    from gpuctl.hosts.model import Target
     from gpuctl.nccl.preflight.facts_file import Fleet
 
 LOG = click.Path(path_type=Path, allow_dash=True)
@@ -40,7 +41,10 @@ class Hours(click.ParamType[float]):
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds."""
+    """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds.
+
+    `act`: "drain" nodes with a FAIL, in Kubernetes if a `context` is named; `yes`: without a question.
+    """
 
     inventory: str | None
     limit: str
@@ -52,6 +56,9 @@ class AuditRequest:
     forks: int
     timeout: float
     strict: bool
+    act: str | None
+    context: str
+    yes: bool
 
 
 @click.command()
@@ -72,6 +79,11 @@ class AuditRequest:
                  help="Seconds between two readings of the adapters' counters."),
     options.visit("node"),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
+    click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after a question."),
+    click.option("--context", metavar="NAME", default="", callback=options.not_empty,
+                 shell_complete=completion.contexts,
+                 help="Kubernetes context in which --act drains.  [default: Slurm drains]"),
+    click.option("--yes", "-y", is_flag=True, help="Do not ask before --act."),
 )  # fmt: skip
 @report_options
 def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
@@ -82,6 +94,10 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     Exit code 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
     """
     check_folder(metrics)
+    if request.act is None and (request.context or request.yes):
+        raise InvalidInput("audit nodes", "--context and --yes belong to --act drain", "add it, or leave them out")
+    if request.act is not None and (request.logs or form != "table"):
+        raise InvalidInput("drain nodes", "--act needs nodes that are queried now, and a table", "leave out --from")
     if request.files and not request.logs:
         wrong, hint = f"unexpected argument: {request.files[0]}", f"--from {request.files[0]} judges a file"
         raise InvalidInput("audit nodes", wrong, hint)
@@ -99,7 +115,8 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
-    fleet = _ask(request)
+    hosts = _hosts(request)
+    fleet = _ask(request, hosts)
     if request.save is not None:
         facts_file.save(request.save, fleet)
     results = audit_rules.judge(fleet, knowledge.catalogue())
@@ -113,14 +130,23 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
         click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
     publish(report, form, metrics, table)
+    if request.act is not None:
+        from gpuctl.cli.nodes import drain
+
+        acted = drain.after_audit(results, hosts, request.context, request.timeout, request.yes)
+        code = worst([code, acted])
     sys.exit(code)
 
 
-def _ask(request: AuditRequest) -> Fleet:
+def _hosts(request: AuditRequest) -> list[Target]:
     from gpuctl.hosts import plan as host_plan
+
+    return host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
+
+
+def _ask(request: AuditRequest, hosts: Sequence[Target]) -> Fleet:
     from gpuctl.workflows import audit as flow
 
-    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
     started = time.monotonic()
     asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
     fleet = flow.ask(hosts, asked, output.unreached)

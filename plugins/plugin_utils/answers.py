@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts.answer_types import ACTS
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import FORM
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.answer_types import UnreadSubject
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine import Machine
@@ -28,6 +29,7 @@ TYPES: Mapping[str, type] = {
     "undo": answer_types.Visit,
     "records": answer_types.Records,
     "facts": answer_types.MachineFacts,
+    "act": answer_types.Acted,
 }
 # Tests of other hosts: subject of the facts, and the key of the request with the hosts to test.
 PEER_TESTS = {"names": "look_up", "reach": "peers"}
@@ -68,6 +70,8 @@ def checked(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
             return cleaned
         if request.get("subjects"):
             cleaned["facts"] = _facts(cleaned.get("facts", {}), request)
+        if request["action"] == "act":
+            cleaned["act"] = _act(cleaned["act"], request)
         if isinstance(request.get("profile"), Mapping):
             _check_knobs(cleaned, request["profile"])
     except typed_json.Misfit as error:
@@ -132,6 +136,14 @@ def _as_answered(subject: object) -> object:
     if not isinstance(subject, dict) or not isinstance(unread, dict) or "*" not in unread:
         return subject
     return {name: value for name, value in subject.items() if value is not None}
+
+
+def _act(answer: object, request: Mapping[str, Any]) -> Any:
+    """The answer of an act; Misfit if one about processes leaves one out."""
+    acted: dict[str, Any] = typed_json.read(answer, ACTS[request["act"]], "act")
+    pids = {str(row["pid"]) for row in acted.get("processes", ())}
+    _require("act.processes", pids, [str(shown["pid"]) for shown in request.get("processes", ())])
+    return acted
 
 
 def _check_knobs(answer: Mapping[str, Any], profile: Mapping[str, Any]) -> None:

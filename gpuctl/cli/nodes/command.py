@@ -67,7 +67,7 @@ class NodesRequest:
         return list(dict.fromkeys([*self.sources, *self.files]))
 
 
-@click.command()
+@click.command("show", hidden=True)
 @options.as_request(
     NodesRequest,
     options.inventory,

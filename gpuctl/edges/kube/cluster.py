@@ -116,11 +116,15 @@ class Cluster(Api):
 
     def delete(self, live: Object, propagation: str = "Background") -> None:
         """Delete exactly this object, never a newer one of its name; it is no error if it is already gone."""
+        with contextlib.suppress(NotFound, Conflict):
+            self.delete_exactly(live, propagation)
+
+    def delete_exactly(self, live: Object, propagation: str = "Background") -> None:
+        """Delete this object; `NotFound` if its name is gone, `Conflict` if a newer object has its name."""
         meta = live["metadata"]
         body = {"propagationPolicy": propagation, "preconditions": {"uid": meta["uid"]}}
         path = self.path_of(self.kind_of(live), meta["name"], meta.get("namespace"))
-        with contextlib.suppress(NotFound, Conflict):
-            self.ask(Request(f"delete {name_of(live)}", "DELETE", path, body=body))
+        self.ask(Request(f"delete {name_of(live)}", "DELETE", path, body=body))
 
     def remove(
         self, kinds: Iterable[Kind], labels: Mapping[str, str], limit_s: float, propagation: str = "Background"

@@ -122,6 +122,13 @@ class MachineFacts(_MachineFacts, total=False):
     facts: object
 
 
+class Acted(TypedDict):
+    """Answer to "act". The type of `act` depends on the act of the request: acts/answer_types.py."""
+
+    form: int
+    act: object
+
+
 FACTS: Mapping[str, type] = {
     "nccl": Facts,
     "audit": HealthFacts,

@@ -37,14 +37,15 @@ class InvalidRequest(Exception):
 def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any]:
     """Carry out a request and return the answer as plain values.
 
-    Request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (user and machine), and
-    for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
-    for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/.
+    Request: `action` ("tune", "undo", "records", "facts", "act"), `check` (change nothing), `by` (user and machine),
+    and for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
+    for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/; for act:
+    `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
     """
     host = host or Host()
     try:
-        if not host.root and os.geteuid() != 0 and request["action"] not in FOR_ANYBODY:
+        if not host.root and os.geteuid() != 0 and _needs_root(request):
             raise InvalidRequest("this needs root on the host", "give the host ansible_become: true, or log in as root")
         return {"form": FORM, **ACTIONS[request["action"]](host, request)}
     except InvalidRequest as error:
@@ -275,5 +276,18 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
-FOR_ANYBODY = ("facts",)  # facts that this user cannot read are listed as unread
-ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts}
+def _act(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    from . import acts
+
+    return {"act": acts.run(host, request)}
+
+
+def _needs_root(request: Mapping[str, Any]) -> bool:
+    """Facts that a user cannot read are listed as unread; the system refuses some acts to those without right."""
+    if request["action"] == "act":
+        return request["act"] not in FOR_ANYBODY and not request.get("check")
+    return request["action"] not in FOR_ANYBODY
+
+
+FOR_ANYBODY = ("facts", "end processes", "cancel job")
+ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts, "act": _act}

@@ -1,0 +1,28 @@
+"""The group `gpuctl nodes`: without a command it shows the nodes."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.nodes.command import nodes as show
+from gpuctl.cli.shared.click_groups import GroupWithDefault
+
+MEMBERS = {
+    "kill": "gpuctl.cli.nodes.kill:kill",
+    "restart": "gpuctl.cli.nodes.service:restart",
+    "reset": "gpuctl.cli.nodes.service:reset",
+    "undrain": "gpuctl.cli.nodes.drain:undrain",
+}
+
+
+@click.group("nodes", cls=GroupWithDefault, default="show", members=MEMBERS)
+def nodes() -> None:
+    """Show who uses which GPUs since when, and which GPUs are free: one trip to each node, all at once.
+
+    Owners are persons, Slurm jobs, pods, containers and services. What a node does not tell is UNKNOWN, never idle.
+    Exit code 1 for FAIL and UNKNOWN, 3 if a node was not reached. Commands that act on a node show what they would do,
+    ask, and are in `gpuctl runs`.
+    """
+
+
+nodes.add_command(show, "show")
