@@ -60,9 +60,9 @@ class AuditRequest:
     options.inventory,
     options.limit,
     click.option(
-        "--from", "logs", type=LOG, metavar="FILE", multiple=True,
-        help="Judge a file and ask no node: a kernel log, plain or gzipped, what nvidia-smi -q -x printed, or facts of "
-        "--save; - is standard input. More files may follow.",
+        "--from", "logs", type=LOG, metavar="PATH", multiple=True,
+        help="Judge files and ask no node: a file or a folder with one for each node, of kernel logs, what nvidia-smi, "
+        "dcgmi, ibstat, ethtool or lfs printed, and facts of --save; - is standard input. More may follow.",
     ),
     click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
@@ -138,7 +138,7 @@ def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> Non
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])
-    targets = {str(path): flow.judge_file(path, catalogue) for path in paths}
+    targets = {str(path): flow.judge_path(path, catalogue) for path in paths}
     report = Report("audit", targets, strict=request.strict)
     publish(report, form, metrics, lambda: _show(targets))
     sys.exit(report.exit_code)
