@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.audit import judge as log_judge
-from gpuctl.audit import kernel, knowledge, merge, recorded
+from gpuctl.audit import kernel, merge, recorded
 from gpuctl.audit.formats import FORMATS
 from gpuctl.audit.formats.model import FILE
 from gpuctl.domain.findings import Finding, Verdict, unknown, worst_first
@@ -64,7 +64,7 @@ def judge_path(path: Path, catalogue: Catalogue) -> list[Finding]:
         assert recording.log is not None  # noqa: S101 - a recording has one of them
         return log_judge.judge(str(path), recording.log, catalogue, recording.faults)
     facts, findings, _ = merge.merged({path.name: recording.record})
-    judged = audit_rules.judge_outputs({path.name: facts}, knowledge.dcgm_errors()) if facts else []
+    judged = audit_rules.judge_outputs({path.name: facts}, catalogue.dcgm_errors) if facts else []
     return worst_first([*findings, *judged])
 
 
@@ -81,7 +81,7 @@ def judge_folder(folder: Path, catalogue: Catalogue) -> list[Finding]:
         nodes.update({node: facts} if facts else {})
         for rival in rivals:  # another reading of the same GPUs: its faults count, too
             findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict is not Verdict.OK]
-    judged = audit_rules.judge_outputs(nodes, knowledge.dcgm_errors()) if nodes else []
+    judged = audit_rules.judge_outputs(nodes, catalogue.dcgm_errors) if nodes else []
     return worst_first({(f.check, f.subject, f.verdict, f.message): f for f in [*findings, *judged]}.values())
 
 

@@ -112,7 +112,9 @@ def by_model(nodes: Nodes) -> list[Nodes]:
 
 def _judge(nodes: Nodes, catalogue: Catalogue) -> list[Finding]:
     findings = preflight.judge(nodes, {}, (*preflight.OF_NODES, *rules.RULES))
-    return [*findings, *kernel.kernel_log(nodes, catalogue)]
+    diagnosed = {node: facts for node, facts in nodes.items() if "dcgm" in facts}
+    deep = diagnostics.diagnostics(diagnosed, catalogue.dcgm_errors)
+    return [*findings, *kernel.kernel_log(nodes, catalogue), *deep]
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:

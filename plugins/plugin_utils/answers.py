@@ -27,6 +27,7 @@ TYPES: Mapping[str, type] = {
     "undo": answer_types.Visit,
     "records": answer_types.Records,
     "facts": answer_types.MachineFacts,
+    "diagnose": answer_types.Diagnosed,
 }
 # Tests of other hosts: subject of the facts, and the key of the request with the hosts to test.
 PEER_TESTS = {"names": "look_up", "reach": "peers"}

@@ -22,6 +22,10 @@ ACTIONS = {
     "CONFIG": "correct the configuration, and run the diagnosis again",
     "RESET": "drain it and reset the GPU (nvidia-smi --gpu-reset), or reboot; run the diagnosis again",
 }
+AGAIN = "run it again, and look at /var/log/nvidia-dcgm"
+EXIT_CODES = {198: "no test is available", 203: "it was killed", 204: "the diagnosis' program is missing",
+              205: "a GPU is to be isolated", 226: "it ran, and a test failed"}  # fmt: skip
+MOST_NOTES = 16  # DCGM 4 prints no more of a run (NVIDIA/DCGM#215): numbers of later GPUs are missing
 SEVERITIES = {1: "MONITOR", 2: "ISOLATE", 3: "UNKNOWN", 4: "TRIAGE", 5: "CONFIG", 6: "RESET"}
 VERDICTS = {"pass": Verdict.OK, "warn": Verdict.WARN, "fail": Verdict.FAIL, "skip": Verdict.OK}
 Errors = Mapping[int, DcgmError]
@@ -36,22 +40,36 @@ def _node(node: str, facts: Facts, errors: Errors) -> Iterator[Finding]:
     tests, error = get(facts, "dcgm", "tests"), get(facts, "dcgm", "error")
     if error:
         hint = "systemctl status nvidia-dcgm; dcgmi discovery -l"
-        yield unknown(CHECK, node, f"the diagnosis did not run: {error[:SHOWN]}", hint)
+        yield unknown(CHECK, node, f"its diagnosis has no result: {error[:SHOWN]}", hint)
     if tests is None:
         yield unread(CHECK, node, "the result of its diagnosis is", why(facts, "dcgm", "tests"))
         return
     findings = [finding for test in tests if (finding := _test(node, test, errors))]
     yield from findings
+    code = get(facts, CHECK, "exit_code") or 0
     ran = [test for test in tests if test["status"] in {"pass", "warn", "fail"}]
     if not ran:
-        hint = "run it again, and look at /var/log/nvidia-dcgm"
         if not error:
-            yield unknown(CHECK, node, f"no test of its diagnosis ran: {_skipped(tests) or 'it has none'}", hint)
+            reason = _skipped(tests) or (f"dcgmi ended with {code}: {exit_text(code)}" if code else "it has none")
+            yield unknown(CHECK, node, f"no test of its diagnosis ran: {reason}", AGAIN)
+    elif not findings and not error and code:
+        yield unknown(CHECK, node, f"its tests passed, and dcgmi ended with {code}: {exit_text(code)}", AGAIN)
     elif not findings and not error:
         names = list(dict.fromkeys(test["name"] for test in ran))
         skipped = _skipped(tests)
         message = f"{plural(len(names), 'test')} of DCGM passed: {named(names, 12)}"
-        yield ok(CHECK, node, f"{message}{'; ' if skipped else ''}{skipped}")
+        cut = (
+            f"only {MOST_NOTES} of its notes were printed"
+            if len(get(facts, CHECK, "notes") or ()) >= MOST_NOTES
+            else ""
+        )
+        yield ok(CHECK, node, "; ".join(filter(None, (message, skipped, cut))))
+
+
+def exit_text(code: int) -> str:
+    """Meaning of dcgmi's exit code (DCGM, dcgm_structs.h: the return value modulo 256)."""
+    signal = code - 128 if 128 < code < 160 else 0
+    return EXIT_CODES.get(code) or (f"signal {signal} ended it" if signal else "no meaning is known")
 
 
 def _skipped(tests: Sequence[Mapping[str, Any]]) -> str:

@@ -37,7 +37,7 @@ class InvalidRequest(Exception):
 def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any]:
     """Carry out a request and return the answer as plain values.
 
-    Request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (user and machine), and
+    Request: `action` (a name in `ACTIONS`), `check` (change nothing), `by` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
     for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
@@ -275,5 +275,12 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def _diagnose(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """State of DCGM's diagnosis; see diagnosis.py."""
+    from . import diagnosis  # only an audit needs it
+
+    return {"diagnosis": diagnosis.visit(host, request)}
+
+
 FOR_ANYBODY = ("facts",)  # facts that this user cannot read are listed as unread
-ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts}
+ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts, "diagnose": _diagnose}

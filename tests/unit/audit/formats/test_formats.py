@@ -154,7 +154,7 @@ def test_a_diagnosis_that_passed_names_its_tests() -> None:
         (diagnosis(result("Skip")), "no test of its diagnosis ran: skipped: memory"),
         (diagnosis(V4, result("Not Run")), "test memory, GPU 3: not run"),
         (diagnosis(V4, result("Passed?")), "test memory, GPU 3: passed?"),
-        (diagnosis(runtime_error="nvvs is missing"), "the diagnosis did not run: nvvs is missing"),
+        (diagnosis(runtime_error="nvvs is missing"), "its diagnosis has no result: nvvs is missing"),
         (diagnosis(V4)[:-40], "its JSON is cut"),
         ("Error: unable to establish a connection to the specified host: localhost", "DCGM did not answer"),
     ],
