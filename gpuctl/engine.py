@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
-    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml, nvlink
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
@@ -60,6 +60,7 @@ __all__ = [
     "launch_answers",
     "mpirun_command",
     "needs_reboot",
+    "nvlink",
     "printable",
     "profiles",
     "python_arguments",
@@ -76,6 +77,7 @@ MODULES = {
     "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
+    "nvlink": "module_utils.gpuhost.facts.nvlink",
     "launch": "module_utils.launch",
     "launch_answers": "module_utils.launch.answer_types",
     "mpirun_command": "module_utils.launch.mpirun_command",

@@ -45,5 +45,10 @@ def _node(node: str, facts: Facts, catalogue: Catalogue) -> Iterator[Finding]:
 
 def _of_node(finding: Finding, node: str) -> Finding:
     """The finding for the node by its name in the inventory, which may differ from the one in its log."""
+    return replace(finding, subject=subject_of(finding, node))
+
+
+def subject_of(finding: Finding, node: str) -> str:
+    """The node, and the part of it that the finding is about."""
     part = re.search(r"\b(?:GPU|NVSwitch) .+", finding.subject)
-    return replace(finding, subject=f"{node} {part[0]}" if part else node)
+    return f"{node} {part[0]}" if part else node

@@ -75,8 +75,8 @@ def dcgm_errors() -> Mapping[int, DcgmError]:
 
 
 def catalogue() -> Catalogue:
-    """All that a kernel log is judged by."""
-    return Catalogue(xids(), sxids(), nvlink_rules())
+    """All that kernel logs and results of DCGM are judged by."""
+    return Catalogue(xids(), sxids(), nvlink_rules(), dcgm_errors())
 
 
 def load(family: Family, folder: Path = DATA) -> list[Any]:

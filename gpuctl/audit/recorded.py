@@ -1,47 +1,143 @@
-"""Recognise what a file records: facts of an earlier audit, nvidia-smi's XML, or a log."""
+"""Read what files record: facts of an earlier audit, outputs of other programs, or kernel logs."""
 
 from __future__ import annotations
 
 import re
-from enum import Enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
+from gpuctl.audit import read as log_file
+from gpuctl.audit.formats import XML, recognise
+from gpuctl.audit.formats.model import Record
 from gpuctl.core.errors import InvalidInput
-from gpuctl.engine import fact_types, gpu_xml, typed_json
+from gpuctl.core.text_files import open_text
+from gpuctl.domain.xid_lines import KernelLog
 
-LOOK = 4096  # bytes that are inspected
-MOST = 64 << 20  # bytes of an XML file: that of eight GPUs has half a MiB
+LOOK = 16 << 10  # characters that are inspected
+MOST = 64 << 20  # characters of one output: the XML of eight GPUs has half a million
+MOST_FILES, DEEPEST = 10_000, 5
+HINT = (
+    "name a text file: what nvidia-smi, dcgmi, ibstat, ethtool or lfs printed, a kernel log, or facts of --save; "
+    "unpack archives"
+)
 XML_HINT = "save the whole output of nvidia-smi -q -x"
+_FACTS = re.compile(r'\s*\{\s*"form": *\d')
+FACTS = "facts"
+LOG = "kernel log"
 
 
-class Kind(Enum):
-    FACTS = "facts"
-    XML = "xml"
-    LOG = "log"
+@dataclass(frozen=True)
+class Recording:
+    """A file. `format`: its name, FACTS or LOG. `record`: of an output; `log` and `faults`: of a kernel log.
+
+    `once`: a node has one such file. `error`: why it could not be read.
+    """
+
+    path: Path
+    format: str = ""
+    record: Record | None = None
+    log: KernelLog | None = None
+    faults: list[str] = field(default_factory=list)
+    once: bool = False
+    error: str = ""
+
+    @property
+    def unrecognised(self) -> bool:
+        log = self.log
+        return log is not None and not (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults)
 
 
-def kind(path: Path) -> Kind:
-    """Kind of a file by its beginning; LOG for standard input, and for what cannot be read."""
+def read(path: Path) -> Recording:
+    """Recognise a file by its content and read it; "-" is standard input.
+
+    Raises InvalidInput if it cannot be read, is no text, or is an output that says nothing unless it is whole.
+    """
+    with open_text(path, HINT) as stream:
+        start = stream.read(LOOK)
+        start += stream.readline()
+        if _FACTS.match(start) and str(path) != "-":
+            return Recording(path, FACTS)
+        known = recognise(start)
+        if known is None:
+            log, faults = log_file.read_lines(chain(start.splitlines(keepends=True), stream))
+            return Recording(path, LOG, log=log, faults=faults)
+        text = start + stream.read(MOST)
     try:
-        if str(path) == "-" or not path.is_file():
-            return Kind.LOG
-        with path.open("rb") as file:
-            start = file.read(LOOK)
-    except OSError:
-        return Kind.LOG
-    if re.match(rb'\s*\{\s*"form": *\d', start):
-        return Kind.FACTS
-    return Kind.XML if b"<nvidia_smi_log>" in start else Kind.LOG
-
-
-def read_xml(path: Path) -> dict[str, Any]:
-    """Facts of a node of which only `nvidia-smi -q -x` is known; raises InvalidInput if the text is not whole."""
-    with path.open("rb") as file:
-        text = file.read(MOST).decode("utf-8", "replace")
-    try:
-        parsed = gpu_xml.parse(text)
+        return Recording(path, known.name, known.read(text), once=known.once)
     except ValueError as error:
-        raise InvalidInput(f"read {path}", str(error), XML_HINT) from error
-    unread = {} if parsed["driver"] else {"driver": "nvidia-smi names no driver version"}
-    return {"gpu": {**dict.fromkeys(typed_json.fields_of(fact_types.GpuFacts)), **parsed, "unread": unread}}
+        raise InvalidInput(
+            f"read {path}", str(error), XML_HINT if known.name == XML else f"save {known.name} again"
+        ) from error
+
+
+def read_folder(folder: Path) -> dict[str, list[Recording]]:
+    """Recordings of the files in a folder and its folders, by node; a file that cannot be read has an `error`.
+
+    A folder with files is a node. Where it has two files that a node has once, the beginning of the files' names, up to
+    the first dot or underscore, is the node. Raises InvalidInput without any file, and with too many.
+    """
+    nodes: dict[str, list[Recording]] = {}
+    count = 0
+    for at, paths in _folders(folder, DEEPEST):
+        count += len(paths)
+        if count > MOST_FILES:
+            raise InvalidInput(
+                f"read {folder}", f"it has more than {MOST_FILES} files", "name the folders of a few nodes"
+            )
+        name = str(at.relative_to(folder)) if at != folder else folder.resolve().name
+        for node, recordings in _nodes(name, at == folder, [_try(path) for path in paths]).items():
+            nodes.setdefault(node, []).extend(recordings)
+    if not nodes:
+        raise InvalidInput(f"read {folder}", "it has no files", HINT)
+    return nodes
+
+
+def _folders(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
+    """Folders with their files, sorted; folders below `depth` are files that cannot be read."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InvalidInput(
+            f"read {folder}", error.strerror or str(error), "give yourself the right to read it"
+        ) from error
+    inner = [path for path in entries if path.is_dir() and not path.is_symlink() and depth]
+    files = [
+        path for path in entries if path not in inner and not path.name.startswith("._") and path.name != ".DS_Store"
+    ]
+    if files:
+        yield folder, files
+    for path in inner:
+        yield from _folders(path, depth - 1)
+
+
+def _try(path: Path) -> Recording:
+    if path.is_symlink() or not path.is_file():
+        return Recording(path, error="it is a link, a pipe, or too deep a folder")
+    try:
+        return read(path)
+    except InvalidInput as error:
+        return Recording(path, error=error.wrong)
+
+
+def _nodes(name: str, top: bool, recordings: list[Recording]) -> dict[str, list[Recording]]:
+    """Files of one folder by node."""
+    if not _repeats(recordings):
+        return {name: recordings}
+    by_stem: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        stem = re.split(r"[._]", recording.path.name.lstrip("._"))[0] or recording.path.name
+        by_stem.setdefault(stem, []).append(recording)
+    nodes: dict[str, list[Recording]] = {}
+    for stem, members in by_stem.items():
+        alone = _repeats(members)
+        for recording in members:
+            node = recording.path.name if alone else stem
+            nodes.setdefault(node if top else f"{name}/{node}", []).append(recording)
+    return nodes
+
+
+def _repeats(recordings: list[Recording]) -> bool:
+    once = [recording.format for recording in recordings if recording.once]
+    return len(set(once)) < len(once)

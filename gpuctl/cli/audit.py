@@ -55,6 +55,7 @@ class AuditRequest:
     window: float
     forks: int
     timeout: float
+    deep: int | None
     strict: bool
     act: str | None
     context: str
@@ -67,9 +68,9 @@ class AuditRequest:
     options.inventory,
     options.limit,
     click.option(
-        "--from", "logs", type=LOG, metavar="FILE", multiple=True,
-        help="Judge a file and ask no node: a kernel log, plain or gzipped, what nvidia-smi -q -x printed, or facts of "
-        "--save; - is standard input. More files may follow.",
+        "--from", "logs", type=LOG, metavar="PATH", multiple=True,
+        help="Judge files and ask no node: a file or a folder with one for each node, of kernel logs, what nvidia-smi, "
+        "dcgmi, ibstat, ethtool or lfs printed, and facts of --save; - is standard input. More may follow.",
     ),
     click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
@@ -78,6 +79,9 @@ class AuditRequest:
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
     options.visit("node"),
+    click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3",
+                 help="Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
+                 "connection is lost; the same command then reads its result."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
     click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after a question."),
     click.option("--context", metavar="NAME", default="", callback=options.not_empty,
@@ -109,17 +113,19 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
 def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     from gpuctl.audit import knowledge
     from gpuctl.core.exit_codes import worst
-    from gpuctl.domain.findings import exit_code
+    from gpuctl.domain.findings import exit_code, worst_first
     from gpuctl.domain.report import Report, summary
     from gpuctl.nccl.preflight import facts_file
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
     hosts = _hosts(request)
-    fleet = _ask(request, hosts)
+    fleet, more = _ask(request, hosts), list[Finding]()
+    if request.deep is not None:
+        fleet, more = _diagnose(request, hosts, fleet)
     if request.save is not None:
         facts_file.save(request.save, fleet)
-    results = audit_rules.judge(fleet, knowledge.catalogue())
+    results = worst_first([*more, *audit_rules.judge(fleet, knowledge.catalogue())])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
@@ -154,17 +160,37 @@ def _ask(request: AuditRequest, hosts: Sequence[Target]) -> Fleet:
     return fleet
 
 
+def _diagnose(request: AuditRequest, hosts: Sequence[Target], fleet: Fleet) -> tuple[Fleet, list[Finding]]:
+    """The fleet with the results of DCGM's diagnosis; progress goes to standard error, once a minute."""
+    from gpuctl.workflows import diagnosis
+
+    shown = [-60.0]
+
+    def show(progress: diagnosis.Progress) -> None:
+        if progress.seconds - shown[0] >= 60:
+            shown[0] = progress.seconds
+            running = output.plural(len(progress.running), "node")
+            click.echo(
+                f"dcgmi diag -r {request.deep}: {len(progress.done)} done, running on {running} for "
+                f"{progress.seconds:.0f} s",
+                err=True,
+            )
+
+    asked = diagnosis.DeepOptions(request.deep or 1, request.forks, request.timeout)
+    return diagnosis.diagnose(hosts, fleet, asked, show)
+
+
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     from gpuctl.audit import knowledge
     from gpuctl.domain.report import Report
     from gpuctl.workflows import audit as flow
 
-    if request.inventory is not None or request.limit or request.save is not None:
-        wrong = "--from cannot be combined with --inventory, --limit or --save"
+    if request.inventory is not None or request.limit or request.save is not None or request.deep is not None:
+        wrong = "--from cannot be combined with --inventory, --limit, --save or --deep"
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])
-    targets = {str(path): flow.judge_file(path, catalogue) for path in paths}
+    targets = {str(path): flow.judge_path(path, catalogue) for path in paths}
     report = Report("audit", targets, strict=request.strict)
     publish(report, form, metrics, lambda: _show(targets))
     sys.exit(report.exit_code)

@@ -81,8 +81,9 @@ class DcgmError:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Rows that a kernel log is judged by."""
+    """Rows that kernel logs and results of DCGM are judged by."""
 
     xids: Mapping[int, Xid] = field(default_factory=dict)
     sxids: Mapping[int, SXid] = field(default_factory=dict)
     nvlink_rules: Sequence[NvlinkRule] = ()
+    dcgm_errors: Mapping[int, DcgmError] = field(default_factory=dict)

@@ -83,7 +83,11 @@ def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 
 def _unread(gpu: Mapping[str, Any]) -> list[HealthIssue]:
     """Report missing values; one never counts as good."""
-    reason = "; ".join(f"{name}: {gpu['unread'][name]}" for name in MEMORY if name in gpu["unread"])
+    names: dict[str, list[str]] = {}
+    for name in MEMORY:
+        if name in gpu["unread"]:
+            names.setdefault(gpu["unread"][name], []).append(name)
+    reason = "; ".join(f"{', '.join(alike)}: {text}" for text, alike in names.items())
     remaps = gpu["remap_pending"] is not None and gpu["remap_failure"] is not None
     if gpu["ecc"] == "Enabled" and not remaps and gpu["retire_pending"] is None:
         missing = "pending repairs are"

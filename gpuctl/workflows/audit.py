@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.audit import judge as log_judge
-from gpuctl.audit import read as log_file
-from gpuctl.audit import recorded
-from gpuctl.domain.findings import Finding
+from gpuctl.audit import kernel, merge, recorded
+from gpuctl.audit.formats import FORMATS
+from gpuctl.audit.formats.model import FILE
+from gpuctl.domain.findings import Finding, Verdict, unknown, worst_first
 from gpuctl.domain.gpu_errors import Catalogue
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
@@ -50,12 +51,55 @@ def ask(hosts: Sequence[Target], options: AuditOptions, on_result: Callable[[Hos
     return fleet_of(hosts, {result.host: result for result in results})
 
 
-def judge_file(path: Path, catalogue: Catalogue) -> list[Finding]:
-    """Findings for a file: facts of an earlier audit, nvidia-smi's XML, or a kernel log."""
-    kind = recorded.kind(path)
-    if kind is recorded.Kind.FACTS:
-        return audit_rules.judge(facts_file.read(path, "audit", COMMAND), catalogue)
-    if kind is recorded.Kind.XML:
-        return audit_rules.judge_gpus({path.name: recorded.read_xml(path)})
-    log, faults = log_file.read(path)
-    return log_judge.judge(str(path), log, catalogue, faults)
+def judge_path(path: Path, catalogue: Catalogue) -> list[Finding]:
+    """Findings for a file, or for a folder of files: one node, or a folder for each node."""
+    if str(path) != "-" and path.is_dir():
+        return judge_folder(path, catalogue)
+    recording = recorded.read(path)
+    if recording.format == recorded.FACTS:
+        return _facts(path, catalogue)
+    if recording.record is None:
+        assert recording.log is not None  # noqa: S101 - a recording has one of them
+        return log_judge.judge(str(path), recording.log, catalogue, recording.faults)
+    facts, findings, _ = merge.merged({path.name: recording.record})
+    judged = audit_rules.judge_outputs({path.name: facts}, catalogue.dcgm_errors) if facts else []
+    return worst_first([*findings, *judged])
+
+
+def judge_folder(folder: Path, catalogue: Catalogue) -> list[Finding]:
+    """Findings for the nodes whose outputs a folder has, compared with each other."""
+    nodes: dict[str, dict[str, Any]] = {}
+    findings: list[Finding] = []
+    for node, recordings in recorded.read_folder(folder).items():
+        for recording in recordings:
+            if recording.format == recorded.FACTS:
+                findings += _facts(recording.path, catalogue)
+        facts, own, rivals = _node(recordings, catalogue)
+        findings += [replace(finding, subject=kernel.subject_of(finding, node)) for finding in own]
+        nodes.update({node: facts} if facts else {})
+        for rival in rivals:  # another reading of the same GPUs: its faults count, too
+            findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict is not Verdict.OK]
+    judged = audit_rules.judge_outputs(nodes, catalogue.dcgm_errors) if nodes else []
+    return worst_first({(f.check, f.subject, f.verdict, f.message): f for f in [*findings, *judged]}.values())
+
+
+def _node(
+    recordings: Sequence[recorded.Recording], catalogue: Catalogue
+) -> tuple[dict[str, Any], list[Finding], list[dict[str, Any]]]:
+    """Facts of a node, findings about its files and its kernel logs, and other readings of its GPUs."""
+    order = {known.name: number for number, known in enumerate(FORMATS)}  # the fullest output of GPUs stands first
+    outputs = sorted((r for r in recordings if r.record), key=lambda recording: order[recording.format])
+    facts, findings, rivals = merge.merged({r.path.name: r.record for r in outputs if r.record})
+    for recording in recordings:
+        if recording.log is not None and not recording.unrecognised:
+            findings += log_judge.judge(recording.path.name, recording.log, catalogue, recording.faults)
+    errors = {recording.path.name: recording.error for recording in recordings if recording.error}
+    findings += merge.unread_files(errors, [r.path.name for r in recordings if r.unrecognised])
+    if not facts and not findings and not any(r.format == recorded.FACTS for r in recordings):
+        findings.append(unknown(FILE, "", "nothing in it can be judged"))
+    return facts, findings, rivals
+
+
+def _facts(path: Path, catalogue: Catalogue) -> list[Finding]:
+    """Findings for the nodes of an earlier audit."""
+    return audit_rules.judge(facts_file.read(path, "audit", COMMAND), catalogue)

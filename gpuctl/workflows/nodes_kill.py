@@ -15,11 +15,11 @@ from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.nodes import facts_shape, node_use
+from gpuctl.nodes import node_use
 from gpuctl.nodes.acts import decide
 from gpuctl.nodes.acts.model import Consent, End, Means, Outcome, Plan
 from gpuctl.nodes.acts.target import choose
-from gpuctl.nodes.model import Facts
+from gpuctl.nodes.model import Facts, nothing_read
 from gpuctl.workflows import nodes as flow
 from gpuctl.workflows.recorded_act import Entry, recorded
 
@@ -56,7 +56,7 @@ def read(host: Target, what: str, context: str, consent: Consent, timeout_s: flo
     if host.name in fleet.unasked:
         raise GpuctlError(f"read {host.name}", fleet.unasked[host.name], "check that it can be reached")
     facts = fleet.nodes[host.name]
-    if facts_shape.nothing_read(facts):
+    if nothing_read(facts):
         raise GpuctlError(f"read the GPUs of {host.name}", facts["unread"]["*"])
     facts = {**facts, "processes": facts["processes"] or {}}
     node = node_use.node(host.name, facts, _me())
@@ -84,7 +84,7 @@ def read_api(context: str, node: str, what: str, consent: Consent, timeout_s: fl
     meta = pods[0]["metadata"]
     label = f"pod {meta['namespace']}/{meta['name']}"
     end = End(Means.POD, label, label, pod=meta["uid"], namespace=meta["namespace"], name=meta["name"])
-    plan = Plan(node, (end,), tuple(decide.consent_lacks(False, label, consent)))
+    plan = Plan(node, (end,), tuple(decide.consent_lacks(label, consent, mine=False)))
     return _with_pods(Kill(plan, None, cluster, {}, {}, timeout_s), consent)
 
 

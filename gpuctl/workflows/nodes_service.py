@@ -16,11 +16,11 @@ from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object, name_of, selector
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import Target
-from gpuctl.nodes import facts_shape, node_use
+from gpuctl.nodes import node_use
 from gpuctl.nodes.acts import services
 from gpuctl.nodes.acts.model import Consent
 from gpuctl.nodes.acts.services import Service
-from gpuctl.nodes.model import Node
+from gpuctl.nodes.model import Node, nothing_read
 from gpuctl.workflows import nodes as flow
 from gpuctl.workflows.recorded_act import recorded
 
@@ -58,7 +58,7 @@ def read_node(host: Target, timeout_s: float) -> Node:
     if host.name in fleet.unasked:
         raise GpuctlError(f"read {host.name}", fleet.unasked[host.name], "check that it can be reached")
     facts = fleet.nodes[host.name]
-    if facts_shape.nothing_read(facts):
+    if nothing_read(facts):
         return Node(host.name, why=facts["unread"]["*"])
     return node_use.node(host.name, facts, frozenset({getpass.getuser()}))
 

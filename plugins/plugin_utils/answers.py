@@ -30,6 +30,7 @@ TYPES: Mapping[str, type] = {
     "records": answer_types.Records,
     "facts": answer_types.MachineFacts,
     "act": answer_types.Acted,
+    "diagnose": answer_types.Diagnosed,
 }
 # Tests of other hosts: subject of the facts, and the key of the request with the hosts to test.
 PEER_TESTS = {"names": "look_up", "reach": "peers"}

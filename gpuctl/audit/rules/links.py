@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.text import named
@@ -23,6 +24,14 @@ PORT_FAULTS = frozenset({
     "rnr_nak_retry_err", "rx_drops", "rdma_read_wr_err", "rdma_write_wr_err", "unresponsive_remote_events",
     "impaired_remote_conn_events", "retrans_timeout_events",
 })  # fmt: skip
+# Counters of `ethtool -S` that count faults: of the kernel, of Mellanox' driver, and of Amazon's.
+ETHTOOL_FAULTS = PORT_FAULTS | {
+    "rx_errors", "tx_errors", "rx_crc_errors", "rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy",
+    "rx_discards_phy", "tx_discards_phy", "tx_errors_phy", "rx_in_range_len_errors_phy", "link_down_events_phy",
+    "module_bad_shorted", "tx_timeout", "wd_expired", "reset_fail", "missing_tx_cmpl", "bad_tx_req_id",
+    "bad_rx_req_id", "missing_admin_interrupt", "admin_to", "rx_desc_malformed", "tx_desc_malformed",
+    "rx_out_of_buffer", "interface_down",
+}  # fmt: skip
 LINK_DOWN = frozenset({"link_downed", "carrier_down_count"})
 LINK_FAULTS = frozenset({"rx_errors", "tx_errors", "rx_crc_errors"})
 ALLOWANCE = "_allowance_exceeded"
@@ -40,7 +49,20 @@ def nvlink(fleet: Fleet) -> list[Finding]:
     findings += equal("nvlink", "{} NVLinks", counts, "nvidia-smi nvlink -s; reset the GPUs of the node together")
     if not findings and not any(counts.values()):
         return [ok("nvlink", "", "no GPU has NVLinks")]
-    return or_ok("nvlink", "", findings, "every NVLink is active and has no errors")
+    counted = all(gpu["errors"] is not None for facts in fleet.values() for gpu in get(facts, "nvlink", "gpus") or ())
+    errors = "has no errors" if counted else "was not asked for its errors"
+    return or_ok("nvlink", "", findings, f"every NVLink is active and {errors}")
+
+
+def nvlink_errors(fleet: Fleet) -> list[Finding]:
+    """No NVLink has made errors since the driver was loaded; for nodes of which the links' state is not known."""
+    findings = [
+        finding
+        for node, facts in fleet.items()
+        for gpu in get(facts, "nvlink_errors", "gpus") or ()
+        for finding in _nvlinks_of(node, f"GPU {gpu['gpu']}", None, gpu["errors"] or {})
+    ]
+    return or_ok("nvlink", "", findings, "no errors of NVLinks since the driver was loaded")
 
 
 def _link_count(facts: Facts) -> int | None:
@@ -89,6 +111,21 @@ def pcie(fleet: Fleet) -> list[Finding]:
     """
     findings = [finding for node, facts in fleet.items() for finding in _links(node, facts)]
     return or_ok("pcie", "", findings, "every GPU and network adapter has all its PCIe lanes")
+
+
+def lanes(fleet: Fleet) -> list[Finding]:
+    """Every GPU has its PCIe lanes, as far as nvidia-smi shows it: it does not name the lanes of the slots.
+
+    Where all GPUs of a node lack lanes, their slots may have no more: a warning.
+    """
+    findings = []
+    for node, facts in fleet.items():
+        faults = list(_links(node, facts))
+        alike = len(faults) == len(get(facts, "pcie", "links") or ())
+        findings += [
+            replace(f, verdict=Verdict.WARN, hint="fine if its slot has no more") if alike else f for f in faults
+        ]
+    return or_ok("pcie", "", findings, "every GPU has all its PCIe lanes")
 
 
 def _links(node: str, facts: Facts) -> Iterator[Finding]:
@@ -163,3 +200,25 @@ def _risen(node: str, adapter: str, rose: Mapping[str, int], window: float) -> I
         message = f"{adapter}: beyond the instance's allowance of {names} within {window:.0f} s"
         hint = "packets are dropped or delayed: a larger instance type, or less traffic over this interface"
         yield warn("counters", node, message, hint, **allowances, window_s=window)
+
+
+def totals(fleet: Fleet) -> list[Finding]:
+    """Counters of adapters in one reading: nobody can see when they grew, so that none is worse than WARN."""
+    findings = [
+        finding
+        for node, facts in fleet.items()
+        for adapter in get(facts, "totals", "adapters") or ()
+        for finding in _totals(node, adapter)
+    ]
+    return or_ok("counters", "", findings, "no error counter has risen since the driver was loaded")
+
+
+def _totals(node: str, adapter: Mapping[str, Any]) -> Iterator[Finding]:
+    counters = adapter["counters"]
+    faults = {name: count for name, count in counters.items() if name in ETHTOOL_FAULTS and count}
+    allowances = {name: count for name, count in counters.items() if name.endswith(ALLOWANCE) and count}
+    for what, values in (("errors", faults), ("beyond the instance's allowance", allowances)):
+        if values:
+            shown = named((f"{name} {count}" for name, count in values.items()), 6)
+            message = f"{adapter['name'] or 'adapter'}: {what} since the driver was loaded: {shown}"
+            yield warn("counters", node, message, "see whether they rise: take it again a minute later", **values)

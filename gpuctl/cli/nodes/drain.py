@@ -61,7 +61,7 @@ def undrain(request: UndrainRequest) -> None:
     drains = nodes.read({name: "taken back"}, undo=True)
     _show(drains)
     act_options.refuse(f"take back the drain of {name}", [one.text for one in drains if one.state == "others"])
-    _carry_out(nodes, drains, "Let it take work again?", request.check, request.yes, undo=True)
+    _carry_out(nodes, drains, "Let it take work again?", check=request.check, yes=request.yes, undo=True)
 
 
 def _host(request: UndrainRequest) -> Target:
@@ -81,10 +81,10 @@ def after_audit(findings: Sequence[Finding], hosts: Sequence[Target], context: s
     click.echo()
     _show(drains)
     question = f"Drain {output.plural(sum(one.state == 'due' for one in drains), 'node')}? What runs there continues."
-    return _carry_out(nodes, drains, question, False, yes, undo=False)
+    return _carry_out(nodes, drains, question, check=False, yes=yes, undo=False)
 
 
-def _carry_out(nodes: Nodes, drains: Sequence[Drain], question: str, check: bool, yes: bool, undo: bool) -> int:
+def _carry_out(nodes: Nodes, drains: Sequence[Drain], question: str, *, check: bool, yes: bool, undo: bool) -> int:
     from gpuctl.workflows import nodes_drain
 
     unclear = [one for one in drains if one.state in ("unknown", "failed")]

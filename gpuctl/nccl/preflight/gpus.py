@@ -188,7 +188,10 @@ def _memory(node: str, facts: Facts) -> list[Finding]:
         return [unread("gpu-memory", node, "its GPUs' memory is", why(facts, "gpu", "gpus"))]
     # GPUs of workstations have no ECC, and none of them reports it.
     has_ecc = any(gpu["ecc"] or gpu["ecc_pending"] for gpu in gpus)
-    unknown = _which(has_ecc and None in (gpu["ecc"], gpu["ecc_pending"]) for gpu in gpus)
+    unknown = _which(
+        has_ecc and None in (gpu["ecc"], gpu["ecc_pending"]) and not {"ecc", "ecc_pending"} & gpu["unread"].keys()
+        for gpu in gpus
+    )
     findings = [unread("gpu-memory", node, f"{unknown}: ECC is", "nvidia-smi does not report it")] if unknown else []
     return findings + [finding for index, gpu in enumerate(gpus) for finding in _memory_of(node, f"GPU {index}", gpu)]
 

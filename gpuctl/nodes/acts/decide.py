@@ -34,10 +34,10 @@ def decide(node: Node, facts: Facts, work: Work, consent: Consent) -> Plan:
 
 def _lacks(end: End, consent: Consent) -> list[str]:
     """Missing consent; whose a job is, Slurm itself is asked (`job_lacks`)."""
-    return [] if end.means is Means.JOB else consent_lacks(end.mine, end.label, consent)
+    return [] if end.means is Means.JOB else consent_lacks(end.label, consent, mine=end.mine)
 
 
-def consent_lacks(mine: bool, label: str, consent: Consent) -> list[str]:
+def consent_lacks(label: str, consent: Consent, *, mine: bool) -> list[str]:
     """Reasons against ending work that is not known to be the user's."""
     if consent.force and not consent.reason.strip():
         return ["--force needs --reason: its owner finds it in the record and in the log of the node"]
@@ -116,4 +116,4 @@ def job_lacks(job: Mapping[str, str], end: End, me: frozenset[str], consent: Con
     match = JOB_USER.fullmatch(job.get("UserId", ""))
     person = match[1] if match else ""
     mine = bool(person) and person in me and person != "root"
-    return consent_lacks(mine, f"job {end.job} of {person or 'an unknown user'}", consent)
+    return consent_lacks(f"job {end.job} of {person or 'an unknown user'}", consent, mine=mine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
+from .bounds import Count
 from .facts.answer_types import Facts, HealthFacts, Machine, StackFacts, TransactionFacts, UseFacts
 
 State = Literal["ok", "differs", "refused", "unsupported", "unknown", "failed", "pending", "contested", "conflict"]
@@ -127,6 +128,27 @@ class Acted(TypedDict):
 
     form: int
     act: object
+
+
+class Diagnosis(TypedDict):
+    """See `diagnosis.visit`. `users`: who uses the host, if the state is busy; `now`: the host's clock."""
+
+    state: Literal["none", "running", "done", "lost", "missing", "busy"]
+    now: Count
+    level: Count | None
+    began: Count | None
+    by: str | None
+    users: list[str]
+    code: Count | None
+    output: str | None
+    error: str | None
+
+
+class Diagnosed(TypedDict):
+    """Answer to "diagnose"."""
+
+    form: int
+    diagnosis: Diagnosis
 
 
 FACTS: Mapping[str, type] = {

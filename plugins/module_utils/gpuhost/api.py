@@ -37,8 +37,8 @@ class InvalidRequest(Exception):
 def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any]:
     """Carry out a request and return the answer as plain values.
 
-    Request: `action` ("tune", "undo", "records", "facts", "act"), `check` (change nothing), `by` (user and machine),
-    and for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
+    Request: `action` (a name in `ACTIONS`), `check` (change nothing), `by` (user and machine), and
+    for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
     for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/; for act:
     `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
@@ -289,5 +289,19 @@ def _needs_root(request: Mapping[str, Any]) -> bool:
     return request["action"] not in FOR_ANYBODY
 
 
+def _diagnose(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """State of DCGM's diagnosis; see diagnosis.py."""
+    from . import diagnosis  # only an audit needs it
+
+    return {"diagnosis": diagnosis.visit(host, request)}
+
+
 FOR_ANYBODY = ("facts", "end processes", "cancel job")
-ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts, "act": _act}
+ACTIONS = {
+    "tune": _tune,
+    "undo": _undo,
+    "records": _records,
+    "facts": _facts,
+    "act": _act,
+    "diagnose": _diagnose,
+}

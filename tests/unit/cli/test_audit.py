@@ -78,7 +78,7 @@ def test_several_files_standard_input_and_gzip(log: Path, tmp_path: Path) -> Non
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x00\x01")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(XID_79.encode() * 50)[:30])
-    for path in (tmp_path, tmp_path / "none", tmp_path / "binary", tmp_path / "cut.gz"):
+    for path in (tmp_path / "none", tmp_path / "binary", tmp_path / "cut.gz"):
         error = run("--from", path).exception
         assert isinstance(error, InvalidInput), path
         assert str(path) in error.doing

@@ -163,7 +163,7 @@ def test_saved_facts_are_judged_as_they_were(tmp_path: Path) -> None:
     path, nodes = tmp_path / "facts.json", fleet()
     nodes["n2"]["gpu"]["gpus"][0]["compute_mode"] = "Prohibited"
     facts_file.save(path, Fleet(nodes, {"n9": "refused"}))
-    assert audit.judge_file(path, CATALOGUE) == judge(nodes, n9="refused")
+    assert audit.judge_path(path, CATALOGUE) == judge(nodes, n9="refused")
 
 
 def test_facts_of_another_command_and_edited_ones_are_refused(tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_facts_of_another_command_and_edited_ones_are_refused(tmp_path: Path) ->
     del nodes["n1"]["pcie"]
     facts_file.save(path, Fleet(nodes))
     with pytest.raises(InvalidInput, match=r"nodes\.n1\.pcie is missing"):
-        audit.judge_file(path, CATALOGUE)
+        audit.judge_path(path, CATALOGUE)
     broken: dict[str, Any] = fleet()
     broken["n1"]["pcie"]["links"][0]["address"] = 3
     broken["n3"]["gpu"]["gpus"][2]["model"] = 7
     facts_file.save(path, Fleet(broken))
     with pytest.raises(InvalidInput, match=r"facts\.json: nodes\.n1\.pcie\.links\[0\]\.address is 3") as error:
-        audit.judge_file(path, CATALOGUE)
+        audit.judge_path(path, CATALOGUE)
     assert "nodes.n3.gpu.gpus[2].model is 7, not a text" in str(error.value)
     assert "gpuctl audit --save FILE" in error.value.hint
 
@@ -186,11 +186,11 @@ def test_the_xml_of_nvidia_smi_is_judged(tmp_path: Path) -> None:
     text = recording("nvidia-smi/x_h100_8g_driver570.xml").read_text()
     path = tmp_path / "n1.xml"
     path.write_text(text.replace("<remapped_row_pending>No", "<remapped_row_pending>Yes", 1))
-    judged = [f for f in audit.judge_file(path, CATALOGUE) if f.verdict is not Verdict.OK]
+    judged = [f for f in audit.judge_path(path, CATALOGUE) if f.verdict is not Verdict.OK]
     assert [(f.check, f.subject, f.verdict) for f in judged] == [
         ("gpu-memory", "n1.xml", Verdict.FAIL),
         ("persistence", "n1.xml", Verdict.WARN),
     ]
     path.write_text(text[: len(text) // 2])
     with pytest.raises(InvalidInput, match="no whole XML"):
-        audit.judge_file(path, CATALOGUE)
+        audit.judge_path(path, CATALOGUE)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # The element was renamed with driver 535; the content is equal.
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
+# Reasons that every driver lists; of these the hardware's covers its kinds.
+SLOWED = ("hw_slowdown", "sw_thermal_slowdown")
 # The GPU or its driver does not have such a value; nothing is wrong.
 UNSUPPORTED = frozenset({"", "n/a", "not supported", "requested functionality has been deprecated"})
 # NVML's texts for a GPU that could not answer (nvmlErrorString), as nvidia-smi puts them in place of a value.
@@ -45,28 +47,42 @@ def parse(text: str) -> Smi:
 
     `attached` counts the GPUs that the driver has; `gpus` may be fewer, if one does not answer.
     """
-    start = text.find("<")
+    return read(elements(text))
+
+
+def elements(text: str) -> Tree.Element:
+    """The XML of a text that may have other lines around it; ValueError if it is not whole."""
+    start, (whole, end, _) = text.find("<"), text.rpartition("</nvidia_smi_log>")
     try:
-        root = Tree.fromstring(text[start:] if start >= 0 else "")  # noqa: S314 - the host's own nvidia-smi
+        return Tree.fromstring((whole + end if end else text)[start:] if start >= 0 else "")  # noqa: S314 - the host's own nvidia-smi
     except Tree.ParseError as error:
         last_line = (text.strip().splitlines() or ["nothing"])[-1][:200]
         raise ValueError(f"nvidia-smi -q -x printed no whole XML ({error}): {last_line}") from error
+
+
+def read(root: Tree.Element, absent: str = "") -> Smi:
+    """The result of `parse` for the elements of a log. `absent`: reason for values without an element, if the log may
+    be only a part of the driver's.
+    """
     cells = _Cells(root)
+    driver = cells.text("driver", "driver_version", "kmd_version")
     return {
-        "driver": cells.text("driver", "driver_version"),
-        "cuda": cells.text("cuda", "cuda_version"),
+        "driver": driver.split()[0] if driver else None,  # 610 adds a remark
+        "cuda": cells.text("cuda", "cuda_version", "cuda_umd_version"),
         "attached": cells.count("attached", "attached_gpus"),
-        "gpus": [_gpu(gpu) for gpu in root.findall("gpu")],
+        "gpus": [_gpu(gpu, absent) for gpu in root.findall("gpu")],
     }
 
 
-def _gpu(gpu: Tree.Element) -> Gpu:
+def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
     """Memory in MiB. None: the GPU has no such value, or it could not be read; then `errors` or `unread` has the text.
 
     `errors`: path of any element -> the error that stands in place of its value ("GPU requires reset").
     `unread`: name of a value here -> the text that is neither a value nor "N/A".
     """
-    cells = _Cells(gpu)
+    cells = _Cells(gpu, absent)
+    if gpu.find("ecc_mode/current_ecc") is None:  # every driver prints it
+        cells.unread["ecc"] = absent or "nvidia-smi printed no ECC mode"
     return {
         "address": gpu.get("id"),
         "minor": cells.count("minor", "minor_number"),
@@ -114,8 +130,8 @@ def _gpu(gpu: Tree.Element) -> Gpu:
 class _Cells:
     """Typed access to an element's values; records what could not be read under the name of the value."""
 
-    def __init__(self, element: Tree.Element) -> None:
-        self.element = element
+    def __init__(self, element: Tree.Element, absent: str = "") -> None:
+        self.element, self.absent = element, absent
         self.unread: dict[str, str] = {}
 
     def text(self, name: str, *paths: str) -> str | None:
@@ -128,6 +144,8 @@ class _Cells:
                 return None
             if plain not in UNSUPPORTED:
                 return text
+        if self.absent and all(self.element.find(path) is None for path in paths):
+            self.unread[name] = self.absent
         return None
 
     def count(self, name: str, *paths: str) -> int | None:
@@ -183,6 +201,8 @@ def _uncorrectable(cells: _Cells) -> int | None:
     counters = [] if volatile is None else [e for e in volatile if "uncorrectable" in e.tag]
     if volatile is not None and not counters:
         counters = volatile.findall("double_bit/total")
+    if cells.absent and not counters:
+        cells.unread["uncorrectable"] = cells.absent
     texts = {counter.tag: (counter.text or "").strip() for counter in counters}
     missing = {tag: text for tag, text in texts.items() if not text.isdigit()}
     total = sum(int(text) for tag, text in texts.items() if tag not in missing)
@@ -200,6 +220,7 @@ def _reasons(cells: _Cells) -> list[str] | None:
         return None
     states = {re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag): (e.text or "").strip() for e in reasons}
     unknown = [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
+    unknown += [f"{name}: {cells.absent or 'missing'}" for name in SLOWED if name not in states]
     if unknown:
         cells.unread["slowed_by"] = "; ".join(unknown)
         return None

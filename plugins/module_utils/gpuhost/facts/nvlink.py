@@ -12,15 +12,15 @@ LIMIT_S = 60.0
 _GPU = re.compile(r"^GPU (\d+): .*?(?:\(UUID: (\S+)\))?\s*$")
 _SPEED = re.compile(r"^\s+Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|(<?inactive>?))\s*$", re.IGNORECASE)
 _ERRORS = re.compile(r"^\s+Link (\d+)[:,] (.+?): (\d+)\s*$")
-_NONE = ("not have or support nvlink", "not supported for devices in mig mode", "nvlink is not supported")
-_ALL_INACTIVE = "all links are inactive"
+NONE = ("not have or support nvlink", "not supported for devices in mig mode", "nvlink is not supported")
+ALL_INACTIVE = "all links are inactive"
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{gpus, unread}: {gpu, links, errors} for each GPU with NVLinks; see `parse` and `parse_errors`."""
     unread: dict[str, str] = {}
     status = host.run("nvidia-smi", "nvlink", "-s", limit=LIMIT_S)
-    if not status.ok and _ALL_INACTIVE not in status.out:
+    if not status.ok and ALL_INACTIVE not in status.out:
         unread["gpus"] = status.last_line
         return {"gpus": None, "unread": unread}
     gpus = parse(status.out, unread)
@@ -47,9 +47,9 @@ def parse(text: str, unread: dict[str, str]) -> list[dict[str, Any]]:
             gpus.append({"gpu": int(head[1]), "links": None, "errors": None})
         elif gpus and (link := _SPEED.match(line)):
             gpus[-1]["links"] = {**(gpus[-1]["links"] or {}), link[1]: float(link[2]) if link[2] else 0.0}
-        elif gpus and _ALL_INACTIVE in line:
+        elif gpus and ALL_INACTIVE in line:
             gpus[-1]["links"] = {}
-        elif gpus and line.strip() and not any(sentence in line.lower() for sentence in _NONE):
+        elif gpus and line.strip() and not any(sentence in line.lower() for sentence in NONE):
             unread[f"GPU {gpus[-1]['gpu']} links"] = line.strip()[:200]
     return gpus
 

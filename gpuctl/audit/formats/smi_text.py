@@ -1,0 +1,147 @@
+"""Read `nvidia-smi -q` (text), whole or a part of it (-d ECC)."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from xml.etree import ElementTree as Tree  # elements are made here, none are parsed
+
+from gpuctl.audit.formats.model import Record, doubt
+from gpuctl.audit.formats.smi_elements import facts_of
+from gpuctl.core.text import plural
+from gpuctl.domain.findings import Finding
+
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
+_LINE = re.compile(r"( *)(\S.*?)(?:\s*:(?: (.*)|))?$")
+_HEAD = ("driver_version", "cuda_version", "attached_gpus", "kmd_version", "cuda_umd_version")
+_ELIDED = re.compile(r"\s*(?:\[?\.{3}\]?|…|\[…\])\s*$")
+REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
+# Labels whose element has another name, by the element above: the XML repeats a part of it.
+NAMES = {
+    ("gpu", "gpu_uuid"): "uuid",
+    ("mig_mode", "current"): "current_mig",
+    ("mig_mode", "pending"): "pending_mig",
+    ("ecc_mode", "current"): "current_ecc",
+    ("ecc_mode", "pending"): "pending_ecc",
+    ("utilization", "gpu"): "gpu_util",
+    ("remapped_rows", "pending"): "remapped_row_pending",
+    ("remapped_rows", "remapping_failure_occurred"): "remapped_row_failure",
+    ("remapped_rows", "uncorrectable_error"): "remapped_row_unc",
+    ("remapped_rows", "correctable_error"): "remapped_row_corr",
+    ("retired_pages", "pending_page_blacklist"): "pending_blacklist",
+    ("retired_pages", "pending"): "pending_retirement",
+    ("temperature", "gpu_current_temp"): "gpu_temp",
+    ("temperature", "gpu_t_limit_temp"): "gpu_temp_tlimit",
+    ("temperature", "gpu_current_t_limit_temp"): "gpu_temp_tlimit",
+    ("temperature", "gpu_slowdown_temp"): "gpu_temp_slow_threshold",
+    ("max_clocks", "sm"): "sm_clock",
+    ("fabric", "clusteruuid"): "clusterUuid",
+    ("fabric", "cliqueid"): "cliqueId",
+    ("link_widths", "max"): "max_link_width",
+    ("link_widths", "current"): "current_link_width",
+    ("pci_gpu_link_info", "link_width"): "link_widths",
+    ("pci", "gpu_link_info"): "pci_gpu_link_info",
+    ("mig_device", "shared_fb_memory_usage"): "fb_memory_usage",
+    ("process_info", "process_id"): "pid",
+    ("process_info", "name"): "process_name",
+    ("process_info", "used_gpu_memory"): "used_memory",
+    **{(reasons, "idle"): "gpu_idle" for reasons in REASONS},
+}
+
+
+def matches(start: str) -> bool:
+    return "NVSMI LOG" in start or bool(
+        re.search(r"^Attached GPUs\s+: ", start, re.MULTILINE)
+        and re.search(r"^GPU [0-9A-Fa-f]{4,8}:", start, re.MULTILINE)
+    )
+
+
+def read(text: str) -> Record:
+    """Facts of the GPUs; UNKNOWN where the output was cut. A GPU that is not whole counts as not recorded."""
+    root, elided = _elements(text)
+    gpus = root.findall("gpu")
+    selected = bool(gpus) and all(gpu.find("product_name") is None for gpu in gpus)
+    findings = _not_whole(root, selected, elided)
+    kept = len(root.findall("gpu"))
+    if findings and kept < len(gpus):
+        _set(root, "attached_gpus", str(kept))
+    if not kept:
+        return Record(findings=tuple(findings) or (doubt("it has no GPU"),))
+    return Record(facts_of(root, whole=not selected and not elided), tuple(findings))
+
+
+def _not_whole(root: Tree.Element, selected: bool, elided: bool) -> list[Finding]:
+    """Doubts about what is missing; GPUs that are not whole are removed."""
+    gpus, attached = root.findall("gpu"), root.findtext("attached_gpus") or ""
+    cut = [] if selected else [gpu for gpu in gpus if gpu.find("processes") is None and not elided]
+    if selected and len(gpus) > 1:  # the same selection has the same lines for every GPU
+        tags = [sorted(element.tag for element in gpu.iter()) for gpu in gpus]
+        cut = [gpu for gpu, own in zip(gpus, tags, strict=True) if own != max(tags, key=len)]
+    for gpu in cut:
+        root.remove(gpu)
+    findings = [doubt(f"GPU {gpu.get('id')} is not whole, and was not judged") for gpu in cut]
+    if not attached.isdigit():
+        findings.append(doubt("how many GPUs it should have is not in it"))
+    elif int(attached) > len(gpus):
+        message = f"it has {plural(len(gpus), 'GPU')} of {attached}: the output is cut, or a GPU did not answer"
+        findings.append(doubt(message))
+        _set(root, "attached_gpus", str(len(gpus) - len(cut)))
+    elif int(attached) < len(gpus):
+        findings.append(doubt(f"it has {len(gpus)} GPUs, and states {attached}: several outputs are mixed"))
+    if elided:
+        findings.append(doubt("parts of it were left out"))
+    return findings
+
+
+def _set(root: Tree.Element, tag: str, text: str) -> None:
+    element = root.find(tag)
+    if element is not None:
+        element.text = text
+
+
+def _elements(text: str) -> tuple[Tree.Element, bool]:
+    """The log as elements, and True if somebody left out parts of it."""
+    root, elided = Tree.Element("nvidia_smi_log"), False
+    stack: list[tuple[int, Tree.Element]] = []
+    for line in (raw.expandtabs().rstrip() for raw in text.splitlines()):
+        if head := _GPU.match(line):
+            stack = [(0, Tree.SubElement(root, "gpu", id=head[1]))]
+        elif _ELIDED.match(line) and line.strip():
+            elided = True
+        elif line and (match := _LINE.match(line)):
+            indent, label, value = len(match[1]), _tag(match[2]), (match[3] or "").strip()
+            if indent == 0 or not stack:
+                stack = []
+                if label in _HEAD and root.find(label) is None:
+                    Tree.SubElement(root, label).text = value
+                continue
+            while stack[-1][0] >= indent:
+                stack.pop()
+            stack.append((indent, _added(stack[-1][1], label, value)))
+    return root, elided
+
+
+def _added(above: Tree.Element, label: str, value: str) -> Tree.Element:
+    """The element of a line below another; lists of processes and of MIG devices get their elements."""
+    if above.tag == "processes" and label in {"gpu_instance_id", "compute_instance_id", "process_id"}:
+        above = _process(above, label)
+    elif label == "mig_device" and above.tag == "gpu":
+        devices = above.find("mig_devices")
+        above = Tree.SubElement(above, "mig_devices") if devices is None else devices
+    element = Tree.SubElement(above, NAMES.get((above.tag, label), label))
+    element.text = "" if (element.tag, value) == ("processes", "None") else value
+    if element.tag in {"hw_slowdown", "pid"}:  # the lines below it are its siblings in the XML
+        return above
+    return element
+
+
+def _process(processes: Tree.Element, label: str) -> Tree.Element:
+    rows = processes.findall("process_info")
+    is_next = not rows or rows[-1].find("pid") is not None or rows[-1].find(label) is not None
+    return Tree.SubElement(processes, "process_info") if is_next else rows[-1]
+
+
+@cache
+def _tag(label: str) -> str:
+    """ "SRAM Uncorrectable SEC-DED" -> "sram_uncorrectable_sec_ded"."""
+    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")

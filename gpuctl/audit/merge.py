@@ -1,0 +1,79 @@
+"""Merge the recordings of a node into facts of one form, whatever program printed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpuctl.audit.formats.model import FILE, Record, doubt
+from gpuctl.core.text import named, plural
+from gpuctl.domain.findings import Finding, ok
+
+LISTS = ("storage", "totals", "nvlink_errors")  # subjects of which a node may have several files
+
+
+def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], list[dict[str, Any]]]:
+    """Facts of a node by subject, findings about its files, and facts that contend with them.
+
+    `files`: name -> record; of two records with one subject the first counts, and the other one is judged on its own.
+    """
+    facts: dict[str, Any] = {}
+    findings: list[Finding] = []
+    rivals: list[dict[str, Any]] = []
+    for name, record in files.items():
+        findings += [replace(finding, message=f"{name}: {finding.message}") for finding in record.findings]
+        spare = {}
+        for subject, values in record.facts.items():
+            if subject in LISTS and subject in facts:
+                facts[subject] = _joined(facts[subject], values)
+            elif subject in facts:
+                spare[subject] = values
+            else:
+                facts[subject] = values
+        if "gpu" in spare:
+            rivals.append(spare)
+        if not record.facts and not record.findings:
+            findings.append(ok(FILE, "", f"{name} {record.judged or 'has nothing to judge'}"))
+    findings += _nvlink(facts)
+    return facts, findings, rivals
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of both, and what only one has."""
+    both = {**first, **second}
+    for name in both:
+        one, other = first.get(name), second.get(name)
+        if isinstance(one, list) and isinstance(other, list):
+            both[name] = [*one, *other]
+        elif isinstance(one, dict) and isinstance(other, dict):
+            both[name] = {**one, **other}
+    return both
+
+
+def _nvlink(facts: dict[str, Any]) -> list[Finding]:
+    """Give the links of `nvlink -s` the errors of `nvlink -e`, and compare their GPUs with the node's."""
+    links, errors = facts.get("nvlink"), facts.get("nvlink_errors")
+    if links is None:
+        return []
+    if errors is not None:
+        by_gpu = {gpu["gpu"]: gpu["errors"] for gpu in errors["gpus"]}
+        gpus = [{**gpu, "errors": by_gpu.get(gpu["gpu"], gpu["errors"])} for gpu in links["gpus"]]
+        facts["nvlink"] = {**links, "gpus": gpus}
+        del facts["nvlink_errors"]
+    return _fewer(len(links["gpus"]), facts.get("gpu", {}).get("gpus"))
+
+
+def _fewer(number: int, gpus: Sequence[Any] | None) -> list[Finding]:
+    if not gpus or number >= len(gpus):
+        return []
+    return [doubt(f"the state of NVLinks is that of {plural(number, 'GPU')}, and it has {len(gpus)}: it is cut")]
+
+
+def unread_files(errors: Mapping[str, str], unrecognised: Sequence[str]) -> list[Finding]:
+    """UNKNOWN for files that were not judged."""
+    findings = [doubt(f"{name}: {error}", "") for name, error in errors.items()]
+    if unrecognised:
+        hint = "no format that gpuctl judges: gpuctl audit --help, and the page of the audit list them"
+        findings.append(doubt(f"not recognised, and not judged: {named(unrecognised, 16)}", hint))
+    return findings
