@@ -40,10 +40,16 @@ class Hours(click.ParamType[float]):
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds."""
+    """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds.
+
+    `slurm`: the nodes of a Slurm cluster, of one `partition` and host list `nodes`.
+    """
 
     inventory: str | None
     limit: str
+    slurm: bool
+    partition: str
+    nodes: str
     logs: tuple[Path, ...]
     files: tuple[Path, ...]
     save: Path | None
@@ -59,6 +65,12 @@ class AuditRequest:
     AuditRequest,
     options.inventory,
     options.limit,
+    click.option("--slurm", is_flag=True, help="Audit the nodes of this machine's Slurm cluster, by ssh: "
+                 "as the inventory has them, or by their addresses."),
+    click.option("--partition", metavar="NAME", default="", callback=options.not_empty,
+                 help="With --slurm: of this partition."),
+    click.option("--nodes", metavar="A,B,…", default="", callback=options.not_empty,
+                 help="With --slurm: only these, h[1-4], …"),
     click.option(
         "--from", "logs", type=LOG, metavar="FILE", multiple=True,
         help="Judge a file and ask no node: a kernel log, plain or gzipped, what nvidia-smi -q -x printed, or facts of "
@@ -85,6 +97,8 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     if request.files and not request.logs:
         wrong, hint = f"unexpected argument: {request.files[0]}", f"--from {request.files[0]} judges a file"
         raise InvalidInput("audit nodes", wrong, hint)
+    if not request.slurm and (request.partition or request.nodes):
+        raise InvalidInput("audit nodes", "--partition and --nodes are for nodes of Slurm", "add --slurm")
     if request.logs:
         _audit_files(request, form, metrics)
     _audit_nodes(request, form, metrics)
@@ -93,20 +107,21 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
 def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     from gpuctl.audit import knowledge
     from gpuctl.core.exit_codes import worst
-    from gpuctl.domain.findings import exit_code
+    from gpuctl.domain.findings import exit_code, worst_first
     from gpuctl.domain.report import Report, summary
     from gpuctl.nccl.preflight import facts_file
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
-    fleet = _ask(request)
+    fleet, states = _ask(request)
     if request.save is not None:
         facts_file.save(request.save, fleet)
-    results = audit_rules.judge(fleet, knowledge.catalogue())
+    results = worst_first([*audit_rules.judge(fleet, knowledge.catalogue()), *states])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
-    report = Report("audit", {request.inventory or "localhost": results}, {"nodes": nodes}, seconds=seconds, code=code)
+    target = request.inventory or ("slurm" if request.slurm else "localhost")
+    report = Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
 
     def table() -> None:
         findings.show(results)
@@ -116,16 +131,23 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     sys.exit(code)
 
 
-def _ask(request: AuditRequest) -> Fleet:
+def _ask(request: AuditRequest) -> tuple[Fleet, list[Finding]]:
+    """Facts of the nodes, and what Slurm has of them."""
     from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import audit as flow
+    from gpuctl.workflows import audit_slurm
 
-    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
+    named = request.inventory is not None or not request.slurm
+    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if named else None
     started = time.monotonic()
     asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
-    fleet = flow.ask(hosts, asked, output.unreached)
-    click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
-    return fleet
+    if request.slurm:
+        fleet, states = audit_slurm.ask(request.partition, request.nodes, hosts, asked, output.unreached)
+    else:
+        fleet, states = flow.ask(hosts or [], asked, output.unreached), []
+    count = len(fleet.nodes) + len(fleet.unasked)
+    click.echo(f"queried {output.plural(count, 'node')} in {time.monotonic() - started:.1f} s", err=True)
+    return fleet, states
 
 
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:
@@ -133,8 +155,8 @@ def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.domain.report import Report
     from gpuctl.workflows import audit as flow
 
-    if request.inventory is not None or request.limit or request.save is not None:
-        wrong = "--from cannot be combined with --inventory, --limit or --save"
+    if request.inventory is not None or request.limit or request.slurm or request.save is not None:
+        wrong = "--from cannot be combined with --inventory, --limit, --slurm or --save"
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuctl.domain.gpu_owners import Kind
-from gpuctl.nodes.model import ApiUse, Node, User
+from gpuctl.nodes.model import Node, SchedulerUse, User
 
 Object = Mapping[str, Any]
 Parents = Mapping[tuple[str, str, str], tuple[str, str] | None]  # (namespace, kind, name) -> (kind, name)
@@ -68,7 +68,7 @@ def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> N
         users=tuple(sorted(users, key=lambda user: (-(user.gpu_count or 0), user.who))),
         total=max(offered, present, allocated),
         now=now,
-        api=ApiUse(allocated, max(0, present - offered), reason),
+        scheduler=SchedulerUse(allocated, max(0, present - offered), reason),
     )
 
 
