@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuctl.domain.findings import Finding
+    from gpuctl.domain.report import Report
+    from gpuctl.hosts.model import HostResult
     from gpuctl.nccl.preflight.facts_file import Fleet
 
 LOG = click.Path(path_type=Path, allow_dash=True)
@@ -42,7 +44,8 @@ class Hours(click.ParamType[float]):
 class AuditRequest:
     """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds.
 
-    `slurm`: the nodes of a Slurm cluster, of one `partition` and host list `nodes`.
+    `slurm`: the nodes of a Slurm cluster, of one `partition` and host list `nodes`. `watch`: an audit every `every`
+    seconds, with metrics at the address `serve`. `quiet`: without progress.
     """
 
     inventory: str | None
@@ -58,6 +61,10 @@ class AuditRequest:
     forks: int
     timeout: float
     strict: bool
+    watch: bool
+    every: float
+    serve: str
+    quiet: bool = False
 
 
 @click.command()
@@ -83,6 +90,11 @@ class AuditRequest:
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
     options.visit("node"),
+    click.option("--watch", is_flag=True, help="Audit again and again until Ctrl-C."),
+    click.option("--every", type=options.Finite(10, 86400), default=300, show_default=True,
+                 help="With --watch: seconds from the start of an audit to the next; never two at a time."),
+    click.option("--serve", metavar="[ADDRESS:]PORT", default="", callback=options.not_empty,
+                 help="With --watch: serve Prometheus metrics at /metrics; a port alone is open to this machine only."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
 )  # fmt: skip
 @report_options
@@ -99,16 +111,34 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
         raise InvalidInput("audit nodes", wrong, hint)
     if not request.slurm and (request.partition or request.nodes):
         raise InvalidInput("audit nodes", "--partition and --nodes are for nodes of Slurm", "add --slurm")
+    _check_watch(request, form)
     if request.logs:
         _audit_files(request, form, metrics)
+    if request.watch:
+        _watch(request, metrics)
     _audit_nodes(request, form, metrics)
 
 
+def _check_watch(request: AuditRequest, form: Form) -> None:
+    if request.serve and not request.watch:
+        raise InvalidInput("serve metrics", "a single audit has nothing to serve", "add --watch")
+    if request.watch and (request.logs or request.save is not None or form != "table"):
+        wrong = "--watch cannot be combined with --from, --save or --output"
+        raise InvalidInput("audit again and again", wrong, "leave one out")
+
+
 def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
+    report = _report(request)
+    publish(report, form, metrics, lambda: _table(report))
+    sys.exit(report.exit_code)
+
+
+def _report(request: AuditRequest) -> Report:
+    """Ask all nodes and judge their answers."""
     from gpuctl.audit import knowledge
     from gpuctl.core.exit_codes import worst
     from gpuctl.domain.findings import exit_code, worst_first
-    from gpuctl.domain.report import Report, summary
+    from gpuctl.domain.report import Report
     from gpuctl.nccl.preflight import facts_file
     from gpuctl.workflows import audit_rules
 
@@ -121,14 +151,45 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
     target = request.inventory or ("slurm" if request.slurm else "localhost")
-    report = Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
+    return Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
 
-    def table() -> None:
-        findings.show(results)
-        click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
-    publish(report, form, metrics, table)
-    sys.exit(code)
+def _table(report: Report) -> None:
+    findings.show(report.findings)
+    click.echo(f"\n{_summary(report)}")
+
+
+def _summary(report: Report) -> str:
+    from gpuctl.domain.report import summary
+
+    return f"{output.plural(len(report.details['nodes']), 'node')}: {summary(report)}"
+
+
+def _watch(request: AuditRequest, metrics: Path | None) -> None:
+    """Audit until Ctrl-C. With --serve or --metrics a line for each audit, else the findings."""
+    from gpuctl.core.errors import GpuctlError
+    from gpuctl.workflows import audit_watch
+
+    limit = min(request.timeout, request.every)  # a node that hangs must not hold the next audit
+    once = replace(request, timeout=limit, quiet=True)
+    watch = audit_watch.Watch(lambda: _report(once), request.every, limit + request.window, metrics)
+    if request.serve and audit_watch.is_public(request.serve):
+        click.echo(f"note: everybody who can reach {request.serve} can read the findings", err=True)
+    with audit_watch.serving(watch, request.serve) as url:
+        if url:
+            click.echo(f"metrics are at {url}", err=True)
+        while True:
+            started, shown = watch.clock(), time.strftime("%H:%M:%S")
+            result = watch.once()
+            if isinstance(result, GpuctlError):
+                click.echo(f"{shown} the audit was not possible: {result}; {result.hint}".rstrip("; "), err=True)
+            elif url or metrics:
+                click.echo(f"{shown} {_summary(result)} ({watch.latest.seconds:.1f} s)")
+            else:
+                click.clear()  # does nothing unless a terminal shows it
+                click.echo(shown)
+                _table(result)
+            time.sleep(watch.pause_s(started))
 
 
 def _ask(request: AuditRequest) -> tuple[Fleet, list[Finding]]:
@@ -140,14 +201,20 @@ def _ask(request: AuditRequest) -> tuple[Fleet, list[Finding]]:
     named = request.inventory is not None or not request.slurm
     hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if named else None
     started = time.monotonic()
+    on_result = _ignored if request.quiet else output.unreached
     asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
     if request.slurm:
-        fleet, states = audit_slurm.ask(request.partition, request.nodes, hosts, asked, output.unreached)
+        fleet, states = audit_slurm.ask(request.partition, request.nodes, hosts, asked, on_result)
     else:
-        fleet, states = flow.ask(hosts or [], asked, output.unreached), []
-    count = len(fleet.nodes) + len(fleet.unasked)
-    click.echo(f"queried {output.plural(count, 'node')} in {time.monotonic() - started:.1f} s", err=True)
+        fleet, states = flow.ask(hosts or [], asked, on_result), []
+    if not request.quiet:
+        count = len(fleet.nodes) + len(fleet.unasked)
+        click.echo(f"queried {output.plural(count, 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet, states
+
+
+def _ignored(_: HostResult) -> None:
+    """Between two audits the findings alone tell which nodes were not reached."""
 
 
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:

@@ -167,7 +167,7 @@ def _completed(facts: Facts, record: NodeRecord, jobs: Sequence[JobRecord], insi
 
 
 def _tell(selected: Selected, answers: _Answers, notify: Notify) -> None:
-    """Say how much was seen: what only Slurm tells is no more than what it has given away."""
+    """Notes on nodes that were not asked, or of which a job sees only a part."""
     alone = len(selected.records) - len(answers.facts)
     inside = len(answers.inside)
     if inside:
