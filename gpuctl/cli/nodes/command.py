@@ -45,6 +45,7 @@ class Duration(click.ParamType[float]):
 class NodesRequest:
     """Nodes to show. `context` of Kubernetes, or `sources` and `files` (recorded facts), instead of an inventory.
 
+    `probe`: ask nodes of Kubernetes by pods of the image `probe_image` in `namespace`.
     `slurm`: nodes of the Slurm cluster, of one `partition` and host list `nodes`; `via`: see workflows/nodes_slurm.py.
     `save`: file for the facts. `idle`: seconds, None for all GPUs. `watch`: draw again every `every` seconds.
     """
@@ -52,6 +53,9 @@ class NodesRequest:
     inventory: str | None
     limit: str
     context: str
+    probe: bool
+    probe_image: str
+    namespace: str
     slurm: bool
     partition: str
     nodes: str
@@ -84,8 +88,22 @@ class NodesRequest:
         default="",
         callback=options.not_empty,
         shell_complete=completion.contexts,
-        help="Kubernetes context: show which pods have GPUs, from the API alone.",
+        help="Kubernetes context: show which pods have GPUs, from the API.",
     ),
+    click.option(
+        "--probe",
+        is_flag=True,
+        help="With --context: also ask each GPU node, by a short-lived privileged pod, which is removed.",
+    ),
+    click.option(
+        "--probe-image",
+        metavar="IMAGE",
+        default="busybox:stable",
+        show_default=True,
+        callback=options.not_empty,
+        help="Image of these pods; it needs sh, sleep and nsenter.",
+    ),
+    click.option("--namespace", metavar="NAME", default="", help="Namespace of these pods.  [default: the context's]"),
     click.option("--slurm", is_flag=True, help="Show the nodes of the Slurm cluster that this machine belongs to."),
     click.option(
         "--partition", metavar="NAME", default="", callback=options.not_empty, help="With --slurm: of this partition."
@@ -160,7 +178,9 @@ def _check(request: NodesRequest, form: Form) -> None:
     if request.recorded:
         _refuse("--from", {**of_hosts, "--watch": request.watch})
     if request.context:
-        _refuse("--context", {**of_hosts, **of_facts})
+        _refuse("--context", {**of_hosts, **({"--from": request.recorded} if request.probe else of_facts)})
+    elif request.probe:
+        raise InvalidInput("choose the nodes", "--probe is for nodes of Kubernetes", "add --context NAME")
     if request.slurm:
         _refuse("--slurm", {"--context": request.context, "--from": request.recorded, "--save": request.save})
         _refuse(f"--via {request.via}", {"--inventory": request.inventory} if request.via in NO_SSH else {})
@@ -186,9 +206,7 @@ def _refuse_without_slurm(others: Mapping[str, object]) -> None:
 def _source(request: NodesRequest) -> Source:
     """Reading of the requested nodes: the nodes, and notes for the user."""
     if request.context:
-        from gpuctl.workflows import nodes_kube
-
-        return lambda: (nodes_kube.ask(request.context), [])
+        return _kube_source(request)
     from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import nodes as flow
 
@@ -202,6 +220,20 @@ def _source(request: NodesRequest) -> Source:
     def read() -> tuple[list[Node], list[str]]:
         notes.clear()
         return flow.use([_ask(request, hosts)], recorded=False, notify=notes.append), notes
+
+    return read
+
+
+def _kube_source(request: NodesRequest) -> Source:
+    from gpuctl.workflows import nodes_kube
+    from gpuctl.workflows.nodes_kube_probe import ProbeRequest
+
+    probe = ProbeRequest(request.probe_image, request.namespace, request.forks, request.timeout)
+    notes: list[str] = []
+
+    def read() -> tuple[list[Node], list[str]]:
+        notes.clear()
+        return nodes_kube.ask(request.context, probe if request.probe else None, notes.append), notes
 
     return read
 
