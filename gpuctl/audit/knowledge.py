@@ -1,4 +1,4 @@
-"""Read the catalogues of GPU errors in gpuctl/data: one file a family, rows with a meaning and a source."""
+"""Read the catalogues of gpuctl/data: one file a family, rows with a meaning and a source."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from gpuctl.core.strict_yaml import (
     Whole,
     load_file,
 )
+from gpuctl.domain.entries import Entry
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.gpu_errors import Catalogue, DcgmError, NvlinkRule, SXid, ThrottleBit, Xid
 from gpuctl.domain.xid_actions import BUCKETS, SXID_CLASSES
@@ -72,6 +73,18 @@ def throttle_bits() -> tuple[ThrottleBit, ...]:
 def dcgm_errors() -> Mapping[int, DcgmError]:
     """DCGM errors by id."""
     return {row.id: row for row in load(FAMILIES["dcgm errors"])}
+
+
+@cache
+def checks() -> tuple[Entry, ...]:
+    """Names of checks, by family."""
+    return tuple(load(FAMILIES["checks"]))
+
+
+@cache
+def settings() -> tuple[Entry, ...]:
+    """Keys of settings.yml, and variables of NCCL and libfabric."""
+    return tuple(load(FAMILIES["settings"]))
 
 
 def catalogue() -> Catalogue:
@@ -157,6 +170,8 @@ _DCGM: Mapping[str, FieldType] = {
     "severity": Choice(("MONITOR", "ISOLATE", "TRIAGE", "CONFIG", "RESET", "UNKNOWN")),
     "category": _TEXT,
 }
+_KEY = Text(r"[a-z][a-z -]*/[A-Za-z][A-Za-z0-9_ -]*", "a family and a name, such as audit/gpu-count")
+_ENTRY: Mapping[str, FieldType] = {"key": _KEY, "action": _TEXT, "read_back": _TEXT}
 FAMILIES = {
     "xids": Family("xids.yml", "xids", Xid, _XID, ("code", "name"), "code"),
     "sxids": Family("sxids.yml", "sxids", SXid, _SXID, tuple(_SXID), "code"),
@@ -166,5 +181,7 @@ FAMILIES = {
     "throttle bits": Family(
         "throttle_bits.yml", "bits", ThrottleBit, _BIT, tuple(name for name in _BIT if name != "hint"), "bit"
     ),
+    "checks": Family("checks.yml", "checks", Entry, _ENTRY, ("key", "action"), "key"),
+    "settings": Family("settings.yml", "settings", Entry, _ENTRY, ("key",), "key"),
     "dcgm errors": Family("dcgm_errors.yml", "errors", DcgmError, _DCGM, tuple(_DCGM), "id"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,16 @@ import click
 from gpuctl.cli.shared import completion, findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import Target
+    from gpuctl.domain.report import Report
+    from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.preflight.facts_file import Fleet
+    from gpuctl.workflows.audit_slurm import Selection
 
 LOG = click.Path(path_type=Path, allow_dash=True)
 File = click.Path(dir_okay=False, path_type=Path)
@@ -43,11 +46,16 @@ class Hours(click.ParamType[float]):
 class AuditRequest:
     """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds.
 
+    `slurm`: the nodes of a Slurm cluster, of one `partition` and host list `nodes`. `watch`: an audit every `every`
+    seconds, with metrics at the address `serve`. `quiet`: without progress.
     `act`: "drain" nodes with a FAIL, in Kubernetes if a `context` is named; `yes`: without a question.
     """
 
     inventory: str | None
     limit: str
+    slurm: bool
+    partition: str
+    nodes: str
     logs: tuple[Path, ...]
     files: tuple[Path, ...]
     save: Path | None
@@ -60,6 +68,10 @@ class AuditRequest:
     act: str | None
     context: str
     yes: bool
+    watch: bool
+    every: float
+    serve: str
+    quiet: bool = False
 
 
 @click.command()
@@ -67,6 +79,12 @@ class AuditRequest:
     AuditRequest,
     options.inventory,
     options.limit,
+    click.option("--slurm", is_flag=True, help="Audit the nodes of this machine's Slurm cluster, by ssh: "
+                 "as the inventory has them, or by their addresses."),
+    click.option("--partition", metavar="NAME", default="", callback=options.not_empty,
+                 help="With --slurm: of this partition."),
+    click.option("--nodes", metavar="NAME,...", default="", callback=options.not_empty,
+                 help="With --slurm: only these, h[1-4], …"),
     click.option(
         "--from", "logs", type=LOG, metavar="PATH", multiple=True,
         help="Judge files and ask no node: a file or a folder with one for each node, of kernel logs, what nvidia-smi, "
@@ -82,6 +100,11 @@ class AuditRequest:
     click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3",
                  help="Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
                  "connection is lost; the same command then reads its result."),
+    click.option("--watch", is_flag=True, help="Audit again and again until Ctrl-C."),
+    click.option("--every", type=options.Finite(10, 86400), default=300, show_default=True,
+                 help="With --watch: seconds from the start of an audit to the next; never two at a time."),
+    click.option("--serve", metavar="[ADDRESS:]PORT", default="", callback=options.not_empty,
+                 help="With --watch: serve Prometheus metrics at /metrics; a port alone is open to this machine only."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
     click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after a question."),
     click.option("--context", metavar="NAME", default="", callback=options.not_empty,
@@ -105,59 +128,127 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     if request.files and not request.logs:
         wrong, hint = f"unexpected argument: {request.files[0]}", f"--from {request.files[0]} judges a file"
         raise InvalidInput("audit nodes", wrong, hint)
+    if not request.slurm and (request.partition or request.nodes):
+        raise InvalidInput("audit nodes", "--partition and --nodes are for nodes of Slurm", "add --slurm")
+    _check_watch(request, form)
     if request.logs:
         _audit_files(request, form, metrics)
+    if request.watch:
+        _watch(request, metrics)
     _audit_nodes(request, form, metrics)
 
 
+def _check_watch(request: AuditRequest, form: Form) -> None:
+    if request.serve and not request.watch:
+        raise InvalidInput("serve metrics", "a single audit has nothing to serve", "add --watch")
+    if request.watch and (request.logs or request.save is not None or form != "table" or request.deep or request.act):
+        wrong = "--watch cannot be combined with --from, --save, --deep, --act or --output"
+        raise InvalidInput("audit again and again", wrong, "leave one out")
+
+
 def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
+    selection = _select(request)
+    report = _report(request, selection)
+    publish(report, form, metrics, lambda: _table(report))
+    if request.act is None:
+        sys.exit(report.exit_code)
+    from gpuctl.cli.nodes import drain
+    from gpuctl.core.exit_codes import worst
+
+    drained = drain.after_audit(report.findings, selection.hosts, request.context, request.timeout, request.yes)
+    sys.exit(worst([report.exit_code, drained]))
+
+
+def _report(request: AuditRequest, selection: Selection) -> Report:
+    """Ask all nodes and judge their answers."""
     from gpuctl.audit import knowledge
     from gpuctl.core.exit_codes import worst
     from gpuctl.domain.findings import exit_code, worst_first
-    from gpuctl.domain.report import Report, summary
+    from gpuctl.domain.report import Report
     from gpuctl.nccl.preflight import facts_file
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
-    hosts = _hosts(request)
-    fleet, more = _ask(request, hosts), list[Finding]()
+    fleet, more = _ask(request, selection), list(selection.findings)
     if request.deep is not None:
-        fleet, more = _diagnose(request, hosts, fleet)
+        fleet, diagnosed = _diagnose(request, selection.hosts, fleet)
+        more += diagnosed
     if request.save is not None:
         facts_file.save(request.save, fleet)
     results = worst_first([*more, *audit_rules.judge(fleet, knowledge.catalogue())])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
-    report = Report("audit", {request.inventory or "localhost": results}, {"nodes": nodes}, seconds=seconds, code=code)
-
-    def table() -> None:
-        findings.show(results)
-        click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
-
-    publish(report, form, metrics, table)
-    if request.act is not None:
-        from gpuctl.cli.nodes import drain
-
-        acted = drain.after_audit(results, hosts, request.context, request.timeout, request.yes)
-        code = worst([code, acted])
-    sys.exit(code)
+    target = request.inventory or ("slurm" if request.slurm else "localhost")
+    return Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
 
 
-def _hosts(request: AuditRequest) -> list[Target]:
+def _table(report: Report) -> None:
+    findings.show(report.findings)
+    click.echo(f"\n{_summary(report)}")
+
+
+def _summary(report: Report) -> str:
+    from gpuctl.domain.report import summary
+
+    return f"{output.plural(len(report.details['nodes']), 'node')}: {summary(report)}"
+
+
+def _watch(request: AuditRequest, metrics: Path | None) -> None:
+    """Audit until Ctrl-C. With --serve or --metrics a line for each audit, else the findings."""
+    from gpuctl.core.errors import GpuctlError
+    from gpuctl.workflows import audit_watch
+
+    limit = min(request.timeout, request.every)  # a node that hangs must not hold the next audit
+    once = replace(request, timeout=limit, quiet=True)
+    watch = audit_watch.Watch(lambda: _report(once, _select(once)), request.every, limit + request.window, metrics)
+    if request.serve and audit_watch.is_public(request.serve):
+        click.echo(f"note: everybody who can reach {request.serve} can read the findings", err=True)
+    with audit_watch.serving(watch, request.serve) as url:
+        if url:
+            click.echo(f"metrics are at {url}", err=True)
+        while True:
+            started, shown = watch.clock(), time.strftime("%H:%M:%S")
+            result = watch.once()
+            if isinstance(result, GpuctlError):
+                click.echo(f"{shown} the audit was not possible: {result}; {result.hint}".rstrip("; "), err=True)
+            elif url or metrics:
+                click.echo(f"{shown} {_summary(result)} ({watch.latest.seconds:.1f} s)")
+            else:
+                click.clear()  # does nothing unless a terminal shows it
+                click.echo(shown)
+                _table(result)
+            time.sleep(watch.pause_s(started))
+
+
+def _select(request: AuditRequest) -> Selection:
     from gpuctl.hosts import plan as host_plan
+    from gpuctl.workflows import audit_slurm
 
-    return host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
+    by_inventory = request.inventory is not None or not request.slurm
+    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if by_inventory else None
+    if request.slurm:
+        return audit_slurm.select(request.partition, request.nodes, hosts)
+    return audit_slurm.Selection(hosts or [])
 
 
-def _ask(request: AuditRequest, hosts: Sequence[Target]) -> Fleet:
+def _ask(request: AuditRequest, selection: Selection) -> Fleet:
+    """Facts of the selected nodes."""
+    from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.workflows import audit as flow
 
     started = time.monotonic()
+    on_result = _ignored if request.quiet else output.unreached
     asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
-    fleet = flow.ask(hosts, asked, output.unreached)
-    click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
-    return fleet
+    fleet = flow.ask(selection.hosts, asked, on_result)
+    if not request.quiet:
+        count = output.plural(len(selection.hosts), "node")
+        click.echo(f"queried {count} in {time.monotonic() - started:.1f} s", err=True)
+    return Fleet(fleet.nodes, {**fleet.unasked, **selection.missing})
+
+
+def _ignored(_: HostResult) -> None:
+    """Between two audits the findings alone tell which nodes were not reached."""
 
 
 def _diagnose(request: AuditRequest, hosts: Sequence[Target], fleet: Fleet) -> tuple[Fleet, list[Finding]]:
@@ -185,8 +276,15 @@ def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.domain.report import Report
     from gpuctl.workflows import audit as flow
 
-    if request.inventory is not None or request.limit or request.save is not None or request.deep is not None:
-        wrong = "--from cannot be combined with --inventory, --limit, --save or --deep"
+    asked = {
+        "--inventory": request.inventory is not None,
+        "--limit": bool(request.limit),
+        "--slurm": request.slurm,
+        "--save": request.save is not None,
+        "--deep": request.deep is not None,
+    }
+    if any(asked.values()):
+        wrong = f"--from cannot be combined with {named(name for name, is_set in asked.items() if is_set)}"
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 @click.argument("name", nargs=-1, required=True, shell_complete=completion.explained)
 @options.output
 def explain(name: tuple[str, ...], form: Output) -> None:
-    """Explain an error number, a reason for low clocks, an exit code or a setting: meaning, action, source.
+    """Explain an error number, a check, a reason for low clocks, an exit code or a setting: meaning, action, source.
 
     NAME is `xid 79` (or `79`), `sxid 20034`, a clock event reason such as `hw_thermal_slowdown` or `0x40`, `dcgm 118`
-    or the name of a DCGM error, `exit 3`, or a knob of the profiles. A mask such as 0x44 explains each of its bits.
+    or the name of a DCGM error, a check such as `gpu-count` or `doctor hang ranks`, a kernel fault such as `efa-dead`,
+    a variable such as `NCCL_NET`, a key of settings.yml, `exit 3`, or a knob of the profiles. A mask such as 0x44
+    explains each of its bits.
     """
     from dataclasses import asdict
 

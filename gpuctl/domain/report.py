@@ -174,6 +174,13 @@ def metrics(report: Report, now: float) -> str:
     return "".join(families)
 
 
+def single(name: str, description: str, value: float) -> str:
+    """A metric without labels, in the same text format."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    head = f"# HELP gpuctl_{name} {description}\n# TYPE gpuctl_{name} {kind}\n"
+    return f"{head}gpuctl_{name} {_number(value)}\n"
+
+
 def _family(name: str, description: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
     lines = [f"gpuctl_{name}{{{_labels(labels)}}} {_number(value)}\n" for labels, value in samples]
     head = f"# HELP gpuctl_{name} {description}\n# TYPE gpuctl_{name} gauge\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpuctl.domain.findings import Finding, fail, warn
+
 # Suffix -> what it says about the node.
 SUFFIXES = {
     "*": "it does not respond",
@@ -58,3 +60,31 @@ def is_silent(state: str) -> bool:
     """True if the node does not respond to Slurm."""
     name, suffixes = split(state)
     return "*" in suffixes or name.startswith(("down", "unknown"))
+
+
+def is_drained(state: str) -> bool:
+    """True if somebody took the node out of use: no further job starts, and running ones may go on."""
+    return split(state)[0].startswith(("drain", "drng"))
+
+
+def finding(node: str, state: str, why: str) -> Finding | None:
+    """FAIL for a node that does not serve, WARN for one that is drained or leaves; None for one that jobs can use.
+
+    `why`: reason, with who set it; "" if Slurm has none.
+    """
+    name, suffixes = split(state)
+    more = f": {why}" if why else ", without a reason"
+    if "*" in suffixes:
+        return fail("slurm-state", node, f"Slurm has it {name}, and it does not respond{more}", SILENT_HINT)
+    if is_drained(state):
+        jobs = "; jobs still run there" if name.startswith(("draining", "drng")) else ""
+        return warn("slurm-state", node, f"Slurm has it {name}{more}{jobs}", RESUME_HINT.format(node=node))
+    if is_unusable(state):
+        return fail("slurm-state", node, f"Slurm has it {name}{more}", RESUME_HINT.format(node=node))
+    leaving = [f"Slurm {what}" for suffix, what in SUFFIX_LEAVING.items() if suffix in suffixes]
+    powered = ["it is powered down"] if "~" in suffixes else []
+    return warn("slurm-state", node, "; ".join(leaving + powered)) if leaving + powered else None
+
+
+SILENT_HINT = "is it up, and does slurmd run there? `systemctl status slurmd` and its log tell why"
+RESUME_HINT = "once its cause is gone: scontrol update NodeName={node} State=RESUME"

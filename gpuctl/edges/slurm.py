@@ -6,21 +6,26 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import slurm_records
+from gpuctl.domain.slurm_records import JobRecord, NodeRecord
 from gpuctl.edges.background import tied
 from gpuctl.edges.processes import Done, Processes
 from gpuctl.edges.programs import last_part
 from gpuctl.edges.streams import LONGEST_LINE, Stream
+from gpuctl.engine import any_python
 
 PROGRAMS = ("sinfo", "squeue", "scontrol", "salloc", "srun", "scancel")
+SHOW = ("scontrol", "--all", "--details", "--oneliner", "show")
 LIMIT_S = 30.0
 # States of a job that holds no resources any more. COMPLETING is not one of them.
 OVER = (
@@ -127,6 +132,37 @@ def gpus(gres: str) -> int | None:
     if gres in ("(null)", "N/A", ""):
         return None
     return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
+
+
+def records() -> tuple[list[NodeRecord], list[JobRecord]]:
+    """All nodes with their states and GPUs, and the jobs that hold nodes, with their GPUs."""
+    states = {node.name: node.state for node in nodes()}
+    listed = slurm_records.nodes(ask("list Slurm's nodes", *SHOW, "node"), states)
+    token = secrets.token_hex(8)
+    holding = ",".join(slurm_records.HOLDING)
+    form = f"{token}|{slurm_records.SQUEUE_FORMAT}"
+    rows = slurm_records.queue(ask("list Slurm's jobs", "squeue", "--all", "-h", "-t", holding, "-o", form), token)
+    # Without a job, scontrol prints a sentence.
+    details = ask("list Slurm's jobs", *SHOW, "job") if rows else ""
+    names = {row["number"]: row["name"] for row in rows}
+    return listed, slurm_records.jobs(rows, details, _expanded(details, names))
+
+
+def _expanded(details: str, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Host list -> its nodes, for those in the records of jobs."""
+    lists = slurm_records.host_lists_of(details, names)
+    return {hosts: expand(hosts) if "[" in hosts or "," in hosts else [hosts] for hosts in lists}
+
+
+def in_job(processes: Processes, number: str, node: str, program: Callable[[], bytes], limit: float) -> Done:
+    """Run a Python program on a node within a running job of ours, beside its tasks; it gets no resources of its own.
+
+    The program sees the GPUs of the job alone where Slurm constrains devices.
+    """
+    ours = environment()
+    unset = [word for name in os.environ if name not in ours for word in ("-u", name)]
+    step = ["srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--quiet"]
+    return processes.run(["env", *unset, *step, "/bin/sh", "-c", any_python()], program, limit)
 
 
 def expand(hosts: str) -> list[str]:

@@ -128,7 +128,7 @@ class OpenVisits:
         started = [time.monotonic()]
 
         def decide(output: bytes) -> tuple[bytes, float] | None:
-            compared.set_result(_result(target.name, output, self._token, request, time.monotonic() - started[0]))
+            compared.set_result(result_of(target.name, output, self._token, request, time.monotonic() - started[0]))
             limit_s = self._decisions[target.name].result()
             started.append(time.monotonic())
             return None if limit_s is None else (CHANGE, limit_s)
@@ -136,7 +136,7 @@ class OpenVisits:
         try:
             turn = SecondTurn(self._has_answered, decide)
             sent, output = run_in_turns(self._processes, _login(target), program, self._timeout_s, turn)
-            result = _result(target.name, output, self._token, request, time.monotonic() - started[-1])
+            result = result_of(target.name, output, self._token, request, time.monotonic() - started[-1])
         except BaseException as error:
             if not compared.done():
                 compared.set_exception(error)
@@ -160,10 +160,10 @@ def _run(  # noqa: PLR0913, PLR0917 - one job of the pool
 ) -> HostResult:
     started = time.monotonic()
     output = run_python(processes, _login(target), program, timeout_s)
-    return _result(target.name, output, token, request, time.monotonic() - started)
+    return result_of(target.name, output, token, request, time.monotonic() - started)
 
 
-def _result(host: str, output: bytes | Failure, token: str, request: Mapping[str, Any], seconds: float) -> HostResult:
+def result_of(host: str, output: bytes | Failure, token: str, request: Mapping[str, Any], seconds: float) -> HostResult:
     """The result of one visit: the answer in a host's output, or why there is none."""
     if isinstance(output, Failure):
         return HostResult(host, None, printable(output.wrong), output.hint, output.unreachable, seconds)

@@ -94,7 +94,7 @@ def _jobs(facts: Facts, result: Allocations) -> list[str]:
     for row in rows:
         number = row["job"] or row["number"] or row["sluid"]
         key = ("job", str(number))
-        result.labels[key] = f"job {number}"
+        result.labels[key] = f"job {number}" + (f" of {row['user']}" if row.get("user") else "")
         if row["gpus"] is None:
             reasons.append(f"which GPUs Slurm gave to job {number} is not known: none of its tasks names them")
             continue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from gpuctl.domain.gpu_owners import Kind
-from gpuctl.nodes.model import ApiUse, Node, User
+from gpuctl.nodes.model import Node, SchedulerUse, User
 
 Object = Mapping[str, Any]
 Parents = Mapping[tuple[str, str, str], tuple[str, str] | None]  # (namespace, kind, name) -> (kind, name)
@@ -30,6 +31,23 @@ def nodes(objects: Iterable[Object], pods: Iterable[Object], parents: Parents, n
         by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
     made = [_node(node, by_node.get(node["metadata"]["name"], []), parents, now) for node in objects]
     return [node for node in made if node.total]
+
+
+def completed(asked: Node, shown: Node) -> Node:
+    """Node that was asked itself, with its type and the controllers of its pods as the API has them."""
+    pods = {user.details["pod_uid"]: user for user in shown.users}
+    users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in asked.users)
+    return replace(asked, type=shown.type or asked.type, users=users)
+
+
+def _completed(user: User, pod: User | None) -> User:
+    return user if pod is None else replace(user, who=pod.who, details={**pod.details, **user.details})
+
+
+def unanswered(shown: Node, why: str) -> Node:
+    """Node by the API, which was asked itself in vain."""
+    scheduler = shown.scheduler and replace(shown.scheduler, no_answer=why)
+    return replace(shown, reached=False, scheduler=scheduler)
 
 
 def gpus_of(pod: Object) -> int:
@@ -68,7 +86,7 @@ def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> N
         users=tuple(sorted(users, key=lambda user: (-(user.gpu_count or 0), user.who))),
         total=max(offered, present, allocated),
         now=now,
-        api=ApiUse(allocated, max(0, present - offered), reason),
+        scheduler=SchedulerUse(allocated, max(0, present - offered), reason),
     )
 
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from gpuctl.core.text import named, plural
+from gpuctl.domain import slurm_states
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.domain.gpu_owners import Kind
-from gpuctl.nodes.model import Node, Process, State, User
+from gpuctl.nodes.model import Node, Process, SlurmState, State, User
 
 LOST = "look for Xid messages: gpuctl audit --from FILE judges the kernel log"
 NO_RESET = "a reset or a reboot of the node frees the GPU; first make sure that nobody else computes there"
-UNSEEN = "the API shows which pods have GPUs, but no process, utilisation or memory, and no use outside of pods"
+UNSEEN = {
+    "api": "the API shows which pods have GPUs, but no process, utilisation or memory, and no use outside of pods",
+    "slurm": "Slurm shows which jobs have GPUs, but no process, utilisation or memory, and no use outside of jobs",
+}
+ASK = {
+    "api": "ask the nodes themselves, with --inventory or --probe",
+    "slurm": "ask the nodes themselves: --inventory NAME, or --via ssh",
+}
 Rule = Callable[[Node], Iterator[Finding]]
 
 
@@ -30,29 +39,47 @@ def counts(node: Node) -> str:
 
 
 def _reachable(node: Node) -> Iterator[Finding]:
-    if not node.reached:
+    if not node.reached and node.scheduler is None:
         hint = "reach it, or leave it out with --limit"
         yield unknown("reachable", node.name, f"nothing is known of it: {node.why}", hint)
     elif node.why:
         yield unknown("gpus", node.name, f"the use of its GPUs is unknown: {node.why}", "run nvidia-smi there")
 
 
-def _api(node: Node) -> Iterator[Finding]:
-    """Findings about a node from the Kubernetes API, with the values that the API does not have."""
-    if node.api is None:
+def _scheduler(node: Node) -> Iterator[Finding]:
+    """Findings about a node of which only the scheduler was asked, with the values that it does not have."""
+    if node.scheduler is None:
         return
-    yield unknown("use", node.name, UNSEEN, "ask the nodes themselves, with --inventory")
-    if node.api.withdrawn:
-        message = f"the device plugin has withdrawn {node.api.withdrawn} of {node.total} GPUs as unhealthy"
-        yield fail("gpus", node.name, message, LOST, withdrawn=node.api.withdrawn, gpus=node.total)
-    if node.api.not_ready:
-        message = f"its kubelet is not ready, and its pods may have ended: {node.api.not_ready}"
+    if node.scheduler.no_answer:
+        yield unknown("reachable", node.name, f"the node itself gave no answer: {node.scheduler.no_answer}")
+    if node.total:
+        yield unknown("use", node.name, UNSEEN[node.scheduler.source], ASK[node.scheduler.source])
+    if node.scheduler.withdrawn:
+        message = f"the device plugin has withdrawn {node.scheduler.withdrawn} of {node.total} GPUs as unhealthy"
+        yield fail("gpus", node.name, message, LOST, withdrawn=node.scheduler.withdrawn, gpus=node.total)
+    if node.scheduler.not_ready:
+        message = f"its kubelet is not ready, and its pods may have ended: {node.scheduler.not_ready}"
         yield unknown("reachable", node.name, message)
+
+
+def _slurm(node: Node) -> Iterator[Finding]:
+    if node.slurm is None:
+        return
+    finding = slurm_states.finding(node.name, node.slurm.state, slurm_reason(node.slurm))
+    if finding is not None:
+        yield finding
+
+
+def slurm_reason(slurm: SlurmState) -> str:
+    """ "GPU 3 is lost (alice, 11-27 23:00)"; "" without a reason."""
+    since = "" if slurm.since is None else f"{datetime.fromtimestamp(slurm.since).astimezone():%m-%d %H:%M}"
+    author = ", ".join(part for part in (slurm.by, since) if part)
+    return f"{slurm.reason} ({author})" if slurm.reason and author else slurm.reason
 
 
 def _lost(node: Node) -> Iterator[Finding]:
     lost = (node.total or 0) - len(node.gpus)
-    if node.reached and not node.why and lost > 0 and node.api is None:
+    if node.reached and not node.why and lost > 0 and node.scheduler is None:
         message = f"nvidia-smi lists {len(node.gpus)} of {node.total} GPUs; the use of the others is unknown"
         yield unknown("gpus", node.name, message, LOST, listed=len(node.gpus), gpus=node.total)
 
@@ -134,4 +161,4 @@ def label(user: User) -> str:
     return f"{user.what.partition(' step')[0]} of {user.who}" if user.kind == Kind.SLURM else user.who
 
 
-RULES: tuple[Rule, ...] = (_reachable, _api, _lost, _unknown, _held, _foreign, _stuck, _owners)
+RULES: tuple[Rule, ...] = (_reachable, _slurm, _scheduler, _lost, _unknown, _held, _foreign, _stuck, _owners)

@@ -97,7 +97,7 @@ class User:
 
     `what`: job number, or name of the pod's container. `details`: whatever else is known, by name. `foreign`: GPU ->
     to whom it belongs instead. `why`: reason if the owner is unknown. `mine`: the person is the one who asks.
-    `gpu_count` and `started` of a pod, if only the API was asked.
+    `gpu_count` and `started` of a pod or job, if only the scheduler was asked; `allocated`: its GPUs by number.
     """
 
     kind: str
@@ -112,10 +112,11 @@ class User:
     mine: bool = False
     gpu_count: int | None = None
     started: int | None = None
+    allocated: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        return tuple(sorted({gpu for process in self.processes for gpu in process.gpus}))
+        return tuple(sorted({gpu for process in self.processes for gpu in process.gpus})) or self.allocated
 
     @property
     def since(self) -> int | None:
@@ -136,15 +137,29 @@ class User:
 
 
 @dataclass(frozen=True)
-class ApiUse:
-    """GPUs of a node in the Kubernetes API. `allocated`: to pods; `withdrawn`: by the device plugin, as unhealthy.
+class SchedulerUse:
+    """GPUs of a node in a scheduler's books. `allocated`: to pods or jobs; `withdrawn`: by the device plugin, as ill.
 
-    `not_ready`: reason of the kubelet's state; "" if it is ready.
+    `source`: "api" of Kubernetes, or "slurm". `not_ready`: reason of the kubelet's state; "" if it is ready.
+    `no_answer`: why the node itself did not answer; "" if it was not asked.
     """
 
     allocated: int
     withdrawn: int = 0
     not_ready: str = ""
+    source: str = "api"
+    no_answer: str = ""
+
+
+@dataclass(frozen=True)
+class SlurmState:
+    """State of a node in Slurm: sinfo's word with its suffix, why, who set that, and since when (Unix time)."""
+
+    state: str
+    reason: str = ""
+    by: str = ""
+    since: int | None = None
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,8 +167,8 @@ class Node:
     """Use of a node. `type`: instance type, else model of its GPUs; "" if unknown.
 
     `total`: number of GPUs, also lost ones; None if unknown. `why`: reason if nothing is known of its GPUs. `now`: Unix
-    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `api`: the node
-    itself was not asked.
+    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `scheduler`: what
+    the scheduler knows, of a node that was not asked itself. `slurm`: its state there, if Slurm was asked.
     """
 
     name: str
@@ -166,13 +181,14 @@ class Node:
     why: str = ""
     reached: bool = True
     quiet: Mapping[int, Quiet] = field(default_factory=dict)
-    api: ApiUse | None = None
+    scheduler: SchedulerUse | None = None
+    slurm: SlurmState | None = None
 
     def count(self, state: State) -> int:
-        """GPUs in this state; GPUs that the driver has lost are UNKNOWN, as are those that the API knows no pod of."""
-        if self.api is not None:
-            counts = {State.RESERVED: self.api.allocated, State.UNKNOWN: (self.total or 0) - self.api.allocated}
-            return counts.get(state, 0)
+        """GPUs in this state; those that the driver has lost, or that the scheduler gave to nobody, are UNKNOWN."""
+        if self.scheduler is not None:
+            allocated = self.scheduler.allocated
+            return {State.RESERVED: allocated, State.UNKNOWN: (self.total or 0) - allocated}.get(state, 0)
         lost = (self.total or 0) - len(self.gpus) if state is State.UNKNOWN else 0
         return sum(gpu.state is state for gpu in self.gpus) + max(0, lost)
 

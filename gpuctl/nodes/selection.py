@@ -58,7 +58,7 @@ def _quiet(node: Node, idle_s: float) -> Node:
 
 def _free(node: Node) -> int:
     """GPUs that a new job could have; in the API, those that no pod has."""
-    return node.count(State.IDLE) if node.api is None else (node.total or 0) - node.api.allocated
+    return node.count(State.IDLE) if node.scheduler is None else (node.total or 0) - node.scheduler.allocated
 
 
 def _has_type(node: Node, text: str) -> bool:

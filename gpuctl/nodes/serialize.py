@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.nodes.model import Gpu, Node, Process, State, User
+from gpuctl.nodes.model import Gpu, Node, Process, SlurmState, State, User
 from gpuctl.nodes.summary import Group
 
 
@@ -17,9 +17,20 @@ def as_dict(node: Node) -> dict[str, Any]:
         "gpus_total": node.total,
         "counts": {state.name.lower(): node.count(state) for state in State} if not node.why else None,
         "unknown": node.why or None,
-        "source": "node" if node.api is None else "api",
+        "source": "node" if node.scheduler is None else node.scheduler.source,
+        "slurm": _slurm(node.slurm) if node.slurm else None,
         "gpus": [_gpu(node, gpu) for gpu in node.gpus],
         "users": [_user(user) for user in node.users],
+    }
+
+
+def _slurm(slurm: SlurmState) -> dict[str, Any]:
+    return {
+        "state": slurm.state,
+        "reason": slurm.reason or None,
+        "reason_by": slurm.by or None,
+        "reason_since": slurm.since,
+        "partitions": list(slurm.partitions),
     }
 
 

@@ -1,4 +1,4 @@
-"""Explain a name: an Xid or SXid, a reason for low clocks, a DCGM error, an exit code, or a knob of the profiles."""
+"""Explain a name: an error number, a reason for low clocks, a check, a kernel fault, a setting, or an exit code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from gpuctl import engine
 from gpuctl.audit import knowledge
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import MEANINGS
+from gpuctl.domain import kernel_faults
+from gpuctl.domain.entries import Entry
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.gpu_errors import DcgmError, SXid, ThrottleBit, Xid
 from gpuctl.domain.xid_actions import BUCKETS, SUPPORT, SXID_CLASSES, WORKFLOWS
 
-EXAMPLES = "`gpuctl explain xid 79`, `sxid 20034`, `hw_thermal_slowdown`, `dcgm 118`, `exit 3`"
+EXAMPLES = "`gpuctl explain xid 79`, `sxid 20034`, `hw_thermal_slowdown`, `dcgm 118`, `check gpu-count`, `exit 3`"
 # What DCGM's error_severity asks for.
 DCGM_ACTIONS = {
     "MONITOR": "watch it; nothing now",
@@ -64,8 +66,14 @@ def names(kind: str = "") -> list[str]:
     }
     if kind in numbers:
         return [str(number) for number in numbers[kind]()]
-    named = {"throttle": lambda: [bit.name for bit in knowledge.throttle_bits()], "knob": _knob_names}
-    return named[kind]() if kind in named else [*KINDS, *named["throttle"](), *named["knob"]()]
+    named: dict[str, Callable[[], list[str]]] = {
+        "throttle": lambda: [bit.name for bit in knowledge.throttle_bits()],
+        "knob": _knob_names,
+        "check": lambda: list(dict.fromkeys(row.name for row in knowledge.checks())),
+        "kernel": lambda: [fault.name for fault in kernel_faults.FAULTS],
+        "setting": lambda: [row.name for row in knowledge.settings()],
+    }
+    return named[kind]() if kind in named else [*KINDS, *(name for names in named.values() for name in names())]
 
 
 def _kind(name: str) -> tuple[str, str]:
@@ -185,6 +193,51 @@ def _knob_names() -> list[str]:
     return sorted({name for names in rows for name in names})
 
 
+# ---- checks, kernel faults, settings ---------------------------------------------------------------------------------
+
+
+def _checks(name: str) -> list[Explanation]:
+    """Checks by name, in every family that has it, or with the family in front: "audit gpu-count"."""
+    rows = knowledge.checks()
+    named = [row for row in rows if _joined(name) in (_joined(row.name), _joined(row.key))]
+    return [
+        Explanation("check", row.name, _command(row), row.meaning, row.action, row.read_back, row.source)
+        for row in named
+    ]
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"[ _/-]+", "-", text.lower())
+
+
+def _command(row: Entry) -> str:
+    """Command whose findings have the check."""
+    prefixes = {"doctor": "cluster", "preflight": "nccl", "judge": "nccl"}
+    prefix = prefixes.get(row.family.partition(" ")[0])
+    return f"gpuctl {prefix} {row.family}" if prefix else f"gpuctl {row.family}"
+
+
+def _kernel_faults(name: str) -> list[Explanation]:
+    rows = [fault for fault in kernel_faults.FAULTS if fault.name == name.lower()]
+    read_back = "journalctl -k"
+    return [
+        Explanation(
+            "kernel", row.name, "kernel messages", f"{row.meaning[:1].upper()}{row.meaning[1:]}.", row.hint, read_back,
+            row.source, {"verdict": str(row.verdict), "check": row.check},
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _settings(name: str) -> list[Explanation]:
+    titles = {"gpuctl": "key of settings.yml", "nccl": "environment variable of NCCL or libfabric"}
+    return [
+        Explanation("setting", row.name, titles[row.family], row.meaning, row.action, row.read_back, row.source)
+        for row in knowledge.settings()
+        if row.name.lower() == name.lower()
+    ]
+
+
 KINDS: Mapping[str, Callable[[str], list[Explanation]]] = {
     "xid": _xids,
     "sxid": _sxids,
@@ -192,6 +245,9 @@ KINDS: Mapping[str, Callable[[str], list[Explanation]]] = {
     "dcgm": _dcgm_errors,
     "exit": _exit_codes,
     "knob": _knobs,
+    "check": _checks,
+    "kernel": _kernel_faults,
+    "setting": _settings,
 }
 # Kinds whose names are numbers -> what a message calls them.
 TITLES = {"xid": "Xid", "sxid": "SXid", "dcgm": "DCGM error", "exit": "exit code"}
@@ -201,7 +257,7 @@ KIND_OF_WORD = {
     "throttle[ -]reason": "throttle",
     "clock(?:s|[ -]event)": "throttle",
     "dcgm[ -]error": "dcgm",
-    "setting": "knob",
+    "variable": "setting",
     **{kind: kind for kind in KINDS},
 }
 

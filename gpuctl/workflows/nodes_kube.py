@@ -1,16 +1,18 @@
-"""Use of the GPU nodes of a Kubernetes cluster, from its API alone."""
+"""Use of the GPU nodes of a Kubernetes cluster, from its API, and on request from the nodes themselves."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.nodes import api_view
-from gpuctl.nodes.model import Node
+from gpuctl.nodes.model import Fleet, Node
+from gpuctl.workflows import nodes, nodes_kube_probe
+from gpuctl.workflows.nodes_kube_probe import ProbeRequest
 
 AT_ONCE = 8
 LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -18,9 +20,32 @@ LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 MADE = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}
 
 
-def ask(context: str) -> list[Node]:
-    """GPU nodes and the pods that have their GPUs; `Forbidden` without the right to list both in all namespaces."""
-    cluster = kube.connect(context)
+def ask(context: str, probe: ProbeRequest | None, notify: Callable[[str], None]) -> list[Node]:
+    """GPU nodes and the pods that have their GPUs; `Forbidden` without the right to list both in all namespaces.
+
+    `probe`: ask the nodes, too; those that cannot be asked are shown as the API has them, with the reason.
+    """
+    cluster = kube.connect(context, probe.namespace if probe else "")
+    shown = _by_api(cluster)
+    if probe is None or not shown:
+        return shown
+    if why := nodes_kube_probe.refused(cluster):
+        notify(f"{why}: the nodes are shown by the API alone")
+        return shown
+    answers = nodes_kube_probe.ask(cluster, [node.name for node in shown], probe)
+    if left := nodes_kube_probe.leftovers(answers.left, cluster.namespace):
+        notify(left)
+    fleet = Fleet(answers.facts, taken=round(time.time()))
+    asked = {node.name: node for node in nodes.use([fleet], recorded=False, notify=notify)}
+    return [
+        api_view.completed(asked[node.name], node)
+        if node.name in asked
+        else api_view.unanswered(node, answers.lost.get(node.name, "no reason is known"))
+        for node in shown
+    ]
+
+
+def _by_api(cluster: Cluster) -> list[Node]:
     objects = cluster.find(cluster.kind("v1", "Node"), {})
     pods = [pod for pod in cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS) if api_view.gpus_of(pod)]
     return api_view.nodes(objects, pods, _parents(cluster, pods), round(time.time()))

@@ -80,3 +80,35 @@ def test_the_table_has_a_line_for_each_pod_and_says_what_it_cannot_see(run: Any)
 def test_a_context_that_no_kubeconfig_has_is_refused(run: Any) -> None:
     result = run("--context", "none")
     assert isinstance(result.exception, InvalidInput)
+
+
+def test_without_the_right_to_make_pods_a_probe_says_so_and_makes_none(
+    cluster: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}]
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads"}
+    cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "reads"},
+            "rules": rules,
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "reads"},
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    )
+    config = cluster.as_account(tmp_path)
+    config.write_text(json.dumps({**cluster.context("dev-eu"), "users": json.loads(config.read_text())["users"]}))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    before = cluster.kubectl("get", "pods", "-A", "-o", "name")
+    result = CliRunner().invoke(command.nodes, ["--context", "dev-eu", "--probe"])
+    assert result.exit_code == 1, result.output
+    assert "you may not create pods, delete pods, exec into pods in the namespace default" in result.output
+    assert "12 reserved; 4 unknown" in result.output
+    assert cluster.kubectl("get", "pods", "-A", "-o", "name") == before

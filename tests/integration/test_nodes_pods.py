@@ -6,6 +6,7 @@ Stand-in: nvidia-smi, whose list of processes points at true pids of the node.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
+from click.testing import CliRunner
 
+from gpuctl.cli.nodes import command
 from gpuctl.nodes.model import User
 from gpuctl.nodes.node_use import node as use_of
 from tests.rig.gpu_user_facts import misfit
@@ -102,3 +105,51 @@ def test_after_a_pod_is_replaced_the_owner_is_its_successor(cluster: Plane) -> N
     found = users({0: pid_in(uid_of(cluster, successor)), 1: before})
     assert found[0].who == f"default/{successor}"
     assert (found[1].kind, found[1].why) == ("unknown", "it has ended, or is hidden there")
+
+
+@pytest.fixture
+def asked(cluster: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the command against this cluster, whose node has a stand-in for nvidia-smi and eight GPUs to give."""
+    (tmp_path / "config").write_text(json.dumps(cluster.context("dev-eu")))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+    room = {"nvidia.com/gpu": "8"}
+    cluster.api("PATCH", f"/api/v1/nodes/{node.NAME}/status", {"status": {"capacity": room, "allocatable": room}})
+
+    def run(*words: str, image: str = node.IMAGE) -> Any:
+        probe = ["--context", "dev-eu", "--probe", "--probe-image", image]
+        return CliRunner().invoke(command.nodes, [*probe, *words])
+
+    return run
+
+
+def install(on: Mapping[int, int]) -> None:
+    """Give the node a stand-in for nvidia-smi that lists these processes; its mounts are its own."""
+    lines = xml_with({gpu: [row(pid)] for gpu, pid in on.items()})
+    put = "mount -t tmpfs tmpfs /usr/local/sbin; cat > /usr/local/sbin/nvidia-smi; chmod 755 /usr/local/sbin/nvidia-smi"
+    script = f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n"
+    inside = ["nsenter", "--mount", f"--target={kubelet()}", "sh", "-ec", put]
+    subprocess.run(inside, input=script.encode(), check=True)
+
+
+def probes(cluster: Plane) -> str:
+    return cluster.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/component=node-probe", "-o", "name").strip()
+
+
+def test_a_probe_asks_the_node_itself_and_is_removed(cluster: Plane, asked: Any) -> None:
+    first = pods(cluster, "train")[0]
+    install({0: pid_in(uid_of(cluster, first))})
+    result = asked("-o", "json")
+    [one] = json.loads(result.stdout)["nodes"]
+    assert (one["source"], one["gpus"][0]["state"], len(one["gpus"])) == ("node", "used", 8), result.output
+    [user] = [user for user in one["users"] if user["processes"]]
+    assert (user["kind"], user["who"], user["what"]) == ("pod", f"default/{first}", "main")
+    assert probes(cluster) == ""
+
+
+def test_a_probe_that_cannot_run_is_removed_and_the_api_is_shown(cluster: Plane, asked: Any) -> None:
+    result = asked("--timeout", "15", image="localhost/none:1")
+    assert result.exit_code == 3, result.output
+    assert "the node itself gave no answer: its pod does not run: " in result.output
+    assert "the API shows which pods have GPUs" in result.output
+    assert probes(cluster) == ""

@@ -6,6 +6,7 @@ Stand-in: nvidia-smi, whose list of processes points at true pids.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
+from click.testing import CliRunner
 
+from gpuctl.cli.nodes import command
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nodes.model import Node, State
 from gpuctl.nodes.node_use import node as use_of
 from tests.integration.nccl.slurm.site import CGROUPS, Site, missing, started
@@ -110,3 +114,73 @@ def test_others_on_the_gpu_of_a_job_are_foreign(job: str) -> None:
 def test_after_the_job_nothing_is_reserved(site: Site) -> None:
     site.all_idle()
     wait_until(lambda: {gpu.state for gpu in use({}).gpus} == {State.IDLE}, 30, "GPUs stay reserved")
+
+
+@pytest.fixture
+def client(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This process as a client of the cluster."""
+    for name, value in site.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+
+
+def install(site: Site, node: str, listing: str) -> None:
+    """Give a node a stand-in for nvidia-smi that prints this; its files are its own, but for those of this machine."""
+    inside = (site.plot.cgroup / node / "node/cgroup.procs").read_text().split()
+    [slurmd] = [pid for pid in inside if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"slurmd\0")]
+    (site.state / "listing.xml").write_text(listing)
+    script = f"#!/bin/sh\nexec cat {site.state}/listing.xml\n"
+    there = ["nsenter", "--mount", f"--target={slurmd}", "sh", "-ec"]
+    put = "mount -t tmpfs tmpfs /usr/local/sbin; cat > /usr/local/sbin/nvidia-smi; chmod 755 /usr/local/sbin/nvidia-smi"
+    subprocess.run([*there, put], input=script.encode(), check=True)
+
+
+def own_numbers() -> list[int]:
+    """The job's process, by its node's numbering."""
+    rows = [Path(f"/proc/{pid}/status").read_text() for pid in pids()]
+    return [int(line.split()[-1]) for text in rows for line in text.splitlines() if line.startswith("NSpid:")]
+
+
+def shown(*words: str) -> dict[str, Any]:
+    result = CliRunner().invoke(command.nodes, ["--slurm", *words, "-o", "json"])
+    assert result.exit_code == 1, result.output  # by Slurm alone, or beside GPUs that are hidden
+    return {node["node"]: node for node in json.loads(result.stdout)["nodes"]}
+
+
+def test_slurms_records_alone_tell_the_user_job_and_gpus(client: None, job: str) -> None:
+    nodes = shown("--via", "scontrol", "--nodes", "h[2-3]")
+    assert list(nodes) == ["h2", "h3"]
+    [user] = nodes["h2"]["users"]
+    assert (user["who"], user["what"], user["gpus"], user["kind"]) == ("root", f"job {job}", [0], "slurm job")
+    assert user["details"]["job_name"] == "train"
+    assert (nodes["h2"]["source"], nodes["h2"]["type"], nodes["h2"]["slurm"]["state"]) == ("slurm", "h200", "mixed")
+    assert nodes["h2"]["counts"] == {"used": 0, "reserved": 1, "memory_in_use": 0, "idle": 0, "unknown": 1}
+    assert nodes["h3"]["counts"]["unknown"] == 2
+
+
+def test_a_node_is_asked_within_ones_own_job_there(client: None, site: Site, job: str) -> None:
+    whole = xml_with({0: [row(pid, "sleep") for pid in own_numbers()]})
+    # The job's GPU alone: as the real one prints, where control groups hide the devices of others.
+    install(site, "h2", re.sub(r"(?s)(<gpu id=.*?</gpu>).*(\s*</nvidia_smi_log>)", r"\1\2", whole))
+    one = shown("--nodes", "h2")["h2"]
+    assert one["source"] == "node"
+    assert [gpu["state"] for gpu in one["gpus"]] == ["used", "unknown"]
+    assert "hidden from the job" in one["gpus"][1]["reason"]
+    [user] = one["users"]
+    assert (user["what"].split(" step")[0], user["details"]["job_name"]) == (f"job {job}", "train")
+
+
+def test_a_drained_node_has_its_reason(client: None, site: Site) -> None:
+    site.ask("scontrol", "update", "NodeName=h1", "State=DRAIN", "Reason=GPU 3: Xid 79, ticket 5")
+    try:
+        result = CliRunner().invoke(command.nodes, ["--slurm", "--partition", "night"])
+        text = "WARN slurm-state h1: Slurm has it drained: GPU 3: Xid 79, ticket 5 (root, "
+        assert text in " ".join(result.output.split())
+    finally:
+        site.ask("scontrol", "update", "NodeName=h1", "State=RESUME")
+
+
+@pytest.mark.parametrize("words", [["--partition", "none"], ["--nodes", "h[8-9]"]])
+def test_nodes_that_slurm_does_not_have_are_refused(client: None, words: list[str]) -> None:
+    result = CliRunner().invoke(command.nodes, ["--slurm", *words])
+    assert isinstance(result.exception, InvalidInput)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 File = click.Path(dir_okay=False, path_type=Path)
 SORTS = ("inventory", "name", "idle", "use", "memory", "util", "since", "who")
 Source = Callable[[], "tuple[list[Node], list[str]]"]
+NO_SSH = ("srun", "scontrol")
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -44,12 +45,21 @@ class Duration(click.ParamType[float]):
 class NodesRequest:
     """Nodes to show. `context` of Kubernetes, or `sources` and `files` (recorded facts), instead of an inventory.
 
+    `probe`: ask nodes of Kubernetes by pods of the image `probe_image` in `namespace`.
+    `slurm`: nodes of the Slurm cluster, of one `partition` and host list `nodes`; `via`: see workflows/nodes_slurm.py.
     `save`: file for the facts. `idle`: seconds, None for all GPUs. `watch`: draw again every `every` seconds.
     """
 
     inventory: str | None
     limit: str
     context: str
+    probe: bool
+    probe_image: str
+    namespace: str
+    slurm: bool
+    partition: str
+    nodes: str
+    via: str | None
     sources: tuple[Path, ...]
     files: tuple[Path, ...]
     save: Path | None
@@ -78,7 +88,34 @@ class NodesRequest:
         default="",
         callback=options.not_empty,
         shell_complete=completion.contexts,
-        help="Kubernetes context: show which pods have GPUs, from the API alone.",
+        help="Kubernetes context: show which pods have GPUs, from the API.",
+    ),
+    click.option(
+        "--probe",
+        is_flag=True,
+        help="With --context: also ask each GPU node, by a short-lived privileged pod, which is removed.",
+    ),
+    click.option(
+        "--probe-image",
+        metavar="IMAGE",
+        default="busybox:stable",
+        show_default=True,
+        callback=options.not_empty,
+        help="Image of these pods; it needs sh, sleep and nsenter.",
+    ),
+    click.option("--namespace", metavar="NAME", default="", help="Namespace of these pods.  [default: the context's]"),
+    click.option("--slurm", is_flag=True, help="Show the nodes of the Slurm cluster that this machine belongs to."),
+    click.option(
+        "--partition", metavar="NAME", default="", callback=options.not_empty, help="With --slurm: of this partition."
+    ),
+    click.option(
+        "--nodes", metavar="A,B,…", default="", callback=options.not_empty, help="With --slurm: only these, h[1-4], …"
+    ),
+    click.option(
+        "--via",
+        type=click.Choice(["srun", "ssh", "scontrol"]),
+        help="With --slurm: how to ask the nodes: in your own jobs there, by ssh, or not at all.  "
+        "[default: ssh with --inventory, else srun]",
     ),
     click.option(
         "--from",
@@ -141,7 +178,14 @@ def _check(request: NodesRequest, form: Form) -> None:
     if request.recorded:
         _refuse("--from", {**of_hosts, "--watch": request.watch})
     if request.context:
-        _refuse("--context", {**of_hosts, **of_facts})
+        _refuse("--context", {**of_hosts, **({"--from": request.recorded} if request.probe else of_facts)})
+    elif request.probe:
+        raise InvalidInput("choose the nodes", "--probe is for nodes of Kubernetes", "add --context NAME")
+    if request.slurm:
+        _refuse("--slurm", {"--context": request.context, "--from": request.recorded, "--save": request.save})
+        _refuse(f"--via {request.via}", {"--inventory": request.inventory} if request.via in NO_SSH else {})
+    else:
+        _refuse_without_slurm({"--partition": request.partition, "--nodes": request.nodes, "--via": request.via})
     if request.watch and (form != "table" or request.save):
         raise InvalidInput("watch nodes", "--watch draws a table and saves nothing", "leave out --output and --save")
 
@@ -154,15 +198,20 @@ def _refuse(option: str, others: Mapping[str, object]) -> None:
         raise InvalidInput("choose the nodes", message, "leave one of them out")
 
 
+def _refuse_without_slurm(others: Mapping[str, object]) -> None:
+    if wrong := [name for name, value in others.items() if value]:
+        raise InvalidInput("choose the nodes", f"{', '.join(wrong)} is for nodes of Slurm", "add --slurm")
+
+
 def _source(request: NodesRequest) -> Source:
     """Reading of the requested nodes: the nodes, and notes for the user."""
     if request.context:
-        from gpuctl.workflows import nodes_kube
-
-        return lambda: (nodes_kube.ask(request.context), [])
+        return _kube_source(request)
     from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import nodes as flow
 
+    if request.slurm:
+        return _slurm_source(request)
     notes: list[str] = []
     if request.recorded:
         return lambda: (flow.use(flow.load(request.recorded), recorded=True, notify=notes.append), notes)
@@ -171,6 +220,37 @@ def _source(request: NodesRequest) -> Source:
     def read() -> tuple[list[Node], list[str]]:
         notes.clear()
         return flow.use([_ask(request, hosts)], recorded=False, notify=notes.append), notes
+
+    return read
+
+
+def _kube_source(request: NodesRequest) -> Source:
+    from gpuctl.workflows import nodes_kube
+    from gpuctl.workflows.nodes_kube_probe import ProbeRequest
+
+    probe = ProbeRequest(request.probe_image, request.namespace, request.forks, request.timeout)
+    notes: list[str] = []
+
+    def read() -> tuple[list[Node], list[str]]:
+        notes.clear()
+        return nodes_kube.ask(request.context, probe if request.probe else None, notes.append), notes
+
+    return read
+
+
+def _slurm_source(request: NodesRequest) -> Source:
+    from gpuctl.hosts import plan as host_plan
+    from gpuctl.workflows import nodes_slurm
+
+    named = request.inventory is not None
+    hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if named else None
+    via = request.via or ("ssh" if named else "srun")
+    ask = nodes_slurm.SlurmRequest(request.partition, request.nodes, via, hosts, request.forks, request.timeout)
+    notes: list[str] = []
+
+    def read() -> tuple[list[Node], list[str]]:
+        notes.clear()
+        return nodes_slurm.read(ask, notes.append), notes
 
     return read
 
@@ -220,7 +300,11 @@ def _show(request: NodesRequest, every: Sequence[Node], notes: Sequence[str], fo
         "nodes": [serialize.as_dict(node) for node in shown] if form != "table" else [],
         "summary": [serialize.group_as_dict(group) for group in groups],
     }
-    target = str(request.recorded[0]) if request.recorded else request.context or request.inventory or "localhost"
+    target = (
+        str(request.recorded[0])
+        if request.recorded
+        else request.context or request.inventory or ("slurm" if request.slurm else "localhost")
+    )
     report = Report("nodes", {target: results}, details, code=code)
     publish(report, form, metrics, lambda: _table(request, shown, groups, report))
     for note in [*notes, *_young(request, typed)]:

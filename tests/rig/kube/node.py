@@ -4,7 +4,7 @@
         cluster.kubectl("exec", "web", "--", "hostname")
 
 Needs root, containerd, runc, containernetworking-plugins, iproute2 and the kubelet beside the control plane. Nothing
-is pulled: the one image holds an empty tree, and what a pod runs comes from this machine's /usr (`serving`).
+is pulled: the one image is nearly empty, and what a pod runs comes from this machine's /usr (`serving`).
 """
 
 from __future__ import annotations
@@ -210,21 +210,23 @@ def _kubelet(ca: Path) -> dict[str, Any]:
 
 
 def _write_image(path: Path) -> None:
-    """An image (docker's archive format) with the links and folders that programs of /usr take, and a way to wait."""
+    """An image (docker's archive format) with the folders that programs of /usr take; it has sh, sleep, nsenter."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as made:
         for name in ("usr", "tmp", "dev", "proc", "sys", "etc"):
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o755
             made.addfile(folder)
-        for wanted in ("/bin/sleep", *_libraries("/bin/sleep")):
-            made.add(os.path.realpath(wanted), arcname=f"pause{wanted}" if wanted == "/bin/sleep" else wanted)
+        for name in ("sh", "sleep", "nsenter"):
+            made.add(os.path.realpath(f"/usr/bin/{name}"), arcname=f"usr/bin/{name}")
+        for library in {one for name in ("sh", "sleep", "nsenter") for one in _libraries(f"/usr/bin/{name}")}:
+            made.add(os.path.realpath(library), arcname=library)
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     config = json.dumps(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Entrypoint": ["/pause/bin/sleep", "infinity"], "Env": ["PATH=/usr/bin"]},
+            "config": {"Entrypoint": ["/usr/bin/sleep", "infinity"], "Env": ["PATH=/usr/bin"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
         }
     ).encode()

@@ -118,3 +118,19 @@ def test_junit_and_metrics(log: Path, tmp_path: Path) -> None:
 def test_recorded_logs_have_the_verdict_read_by_hand(name: str, expected: tuple[int, list[str]]) -> None:
     code, judged = verdicts("--from", recording(name))
     assert (code, [verdict for _, _, verdict in judged]) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--serve", "9400"],
+        ["--watch", "--from", "x"],
+        ["--watch", "--save", "x.json"],
+        ["--watch", "--output", "json"],
+        ["--watch", "--serve", "nowhere"],
+        ["--partition", "main"],
+        ["--slurm", "--from", "x"],
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_before_anything_is_asked(words: list[str]) -> None:
+    assert isinstance(run(*words).exception, InvalidInput)
