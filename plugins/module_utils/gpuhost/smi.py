@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from .host import Host, Result
 from .model import Unreadable, Unsupported
@@ -51,16 +50,13 @@ class InUse(RuntimeError):
     """nvidia-smi refused a change because a program has the GPU open; the message is nvidia-smi's."""
 
 
-@dataclass(frozen=True)
 class GpuState:
     """One GPU. `values`: fields of `FIELDS` as printed, without units."""
 
-    index: int
-    uuid: str
-    address: str
-    name: str
-    device_id: str
-    values: Mapping[str, str]
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+        self.index = int(values["index"])
+        self.uuid, self.name, self.device_id = values["uuid"], values["name"], values["pci.device_id"]
 
     def value(self, field: str) -> str:
         """`Unsupported` if the GPU has no such value, `Unreadable` for an error in its place."""
@@ -105,9 +101,7 @@ def _gpu(line: str) -> GpuState:
     values = dict(zip(FIELDS, cells))
     if len(cells) != len(FIELDS) or not cells[0].isdigit() or not UUID.fullmatch(values["uuid"]):
         raise Unreadable(f"nvidia-smi printed no row of {len(FIELDS)} values: {line[:120]!r}")
-    return GpuState(
-        int(cells[0]), values["uuid"], values["pci.bus_id"], values["name"], values["pci.device_id"], values
-    )
+    return GpuState(values)
 
 
 def gpu(host: Host, uuid: str) -> GpuState | None:

@@ -306,9 +306,7 @@ class Answers(TreeHost):
 def test_recorded_lists_of_profiles_are_read_by_name(tmp_path: Path, file: str, profiles: str) -> None:
     text = recording(f"nvidia-smi/{file}.txt").read_text()
     gpu = smi.gpus(TreeHost(gpu_server(tmp_path, H100)))[0]
-    with_mig = smi.GpuState(
-        0, gpu.uuid, gpu.address, gpu.name, gpu.device_id, {**gpu.values, "mig.mode.current": "Enabled"}
-    )
+    with_mig = smi.GpuState({**gpu.values, "mig.mode.current": "Enabled"})
     assert mig_layout._offered(Answers(tmp_path, lgip=text), with_mig) == mig_layout.instances_of(profiles)
 
 
@@ -318,9 +316,7 @@ def test_recorded_instances_are_read_by_name(tmp_path: Path) -> None:
         "GPU 0: NVIDIA H100\n  MIG 3g.40gb     Device  0: (UUID: MIG-0)\n  MIG 2g.20gb     Device  1: (UUID: MIG-1)\n"
     )
     gpu = smi.gpus(TreeHost(gpu_server(tmp_path, H100)))[0]
-    with_mig = smi.GpuState(
-        0, gpu.uuid, gpu.address, gpu.name, gpu.device_id, {**gpu.values, "mig.mode.current": "Enabled"}
-    )
+    with_mig = smi.GpuState({**gpu.values, "mig.mode.current": "Enabled"})
     assert mig_layout.read(Answers(tmp_path, lgi=text, L=devices), with_mig) == "3g.40gb:1 2g.20gb:1"
 
 

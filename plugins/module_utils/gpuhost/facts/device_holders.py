@@ -6,7 +6,6 @@ import os
 import re
 import time
 
-from ..gpus import gpus
 from ..host import Host
 
 LIMIT_S = 0.25  # of processor time
@@ -41,6 +40,8 @@ def _minors(host: Host, folder: str) -> list[int]:
 
 def of_gpu(host: Host, uuid: str) -> list[str] | None:
     """Programs that have a GPU open, as "dcgm (pid 42)", without the persistence daemon; None if they are hidden."""
+    from ..gpus import gpus  # slow to load, and few visits need it
+
     holders = read(host, {})
     minor = next((gpu.minor for gpu in gpus(host) if gpu.uuid == uuid), None)
     if holders is None or minor is None:

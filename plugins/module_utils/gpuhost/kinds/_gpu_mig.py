@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from .. import gpu_rules, mig_layout, smi
 from ..facts import device_holders
-from ..gpus import gpus as driver_gpus
 from ..host import Host
-from ..model import Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..model import Knob, Reading, Refused, Step, Unsupported
 from ..resources.line import GPU_BOOT
 from ..snapshot import HostSnapshot
 from . import _gpu_owners
@@ -66,13 +65,10 @@ def _refuse_if_impossible(host: Host, gpu: smi.GpuState, now: str, desired: str)
     wrong = mig_layout.why_impossible(host, gpu, mig_layout.instances_of(desired))
     if wrong:
         raise Refused(f"GPU {gpu.index}: {wrong}")
-    if not any(known.uuid == gpu.uuid for known in driver_gpus(host)):
-        raise Unreadable(f"GPU {gpu.index} is not in /proc/driver/nvidia/gpus, so who holds it is unknown")
     holders = device_holders.of_gpu(host, gpu.uuid)
     if holders is None:
-        raise Refused(
-            f"it is unknown who holds GPU {gpu.index}: too many processes, or they are hidden; drain the host"
-        )
+        why = "too many processes, or they are hidden, or the driver does not list the GPU"
+        raise Refused(f"it is unknown who holds GPU {gpu.index} ({why}): drain the host")
     if holders:
         hint = "end these first, and stop services that watch GPUs (nvidia-dcgm, dcgm-exporter, the device plugin)"
         raise Refused(f"GPU {gpu.index} is held by {', '.join(holders)}: {hint}")
