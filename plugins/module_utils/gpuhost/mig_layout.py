@@ -9,7 +9,6 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from . import smi
 from .host import Host
@@ -24,20 +23,6 @@ _INSTANCE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+(\d+)\s+\d+:\d+\s+\|", 
 # Rows of `nvidia-smi mig -lgip`: GPU, name, id, free/total.
 _OFFERED = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+/(\d+)\s", re.MULTILINE)
 _GPU_LINE, _DEVICE_LINE = re.compile(r"^GPU (\d+): "), re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+:")
-# Profiles with the most instances of each, for GPUs whose MIG mode is off: nvidia-smi then lists none.
-# Source: default-mig-parted-config of the GPU operator (assets/state-mig-manager), MIG user guide.
-KNOWN: tuple[tuple[str, Mapping[str, int]], ...] = (
-    ("*A100*40GB*", {"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}),
-    ("*A100*80GB*", {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
-    ("*H100 80GB*", {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
-    ("*H100 PCIe", {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
-    ("*H100 NVL", {"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.47gb": 2, "4g.47gb": 1, "7g.94gb": 1}),
-    ("*H200*", {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1}),
-    ("*B200*", {"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3, "3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1}),
-    ("*B300*", {"1g.34gb": 7, "1g.67gb": 4, "2g.67gb": 3, "3g.135gb": 2, "4g.135gb": 1, "7g.269gb": 1}),
-    ("*A30*", {"1g.6gb": 4, "2g.12gb": 2, "4g.24gb": 1}),
-)
-NOT_KNOWN = ("*GB200*", "*GB300*")  # their profiles differ between products
 
 
 def text_of(instances: Mapping[str, int]) -> str:
@@ -89,10 +74,10 @@ def why_impossible(host: Host, gpu: smi.GpuState, instances: Mapping[str, int]) 
     offered = _offered(host, gpu)
     if not offered:
         return ""
-    strange = [name for name in instances if name not in offered and "+" not in name and "-" not in name]
+    strange = [name for name in instances if name not in offered]
     if strange:
         return f"{gpu.name} has no MIG profile {', '.join(strange)}; it has {', '.join(offered)}"
-    many = [f"{name} at most {offered[name]}" for name, count in instances.items() if count > offered.get(name, count)]
+    many = [f"{name} at most {offered[name]}" for name, count in instances.items() if count > offered[name]]
     if many:
         return f"{gpu.name} holds {', '.join(many)}"
     whole = max(slices(name) for name in offered)
@@ -101,14 +86,9 @@ def why_impossible(host: Host, gpu: smi.GpuState, instances: Mapping[str, int]) 
 
 
 def _offered(host: Host, gpu: smi.GpuState) -> Mapping[str, int]:
-    if gpu.values["mig.mode.current"].strip("[] ") == "Enabled":
-        rows = _OFFERED.findall(smi.ask(host, "mig", "-lgip").out)
-        offered = {name: int(total) for index, name, total in rows if int(index) == gpu.index}
-        if offered:
-            return offered
-    if any(fnmatchcase(gpu.name, pattern) for pattern in NOT_KNOWN):
-        return {}
-    return next((rows for pattern, rows in KNOWN if fnmatchcase(gpu.name, pattern)), {})
+    """Profile -> the most instances of it; empty if nvidia-smi lists none, as old drivers while MIG is off."""
+    rows = _OFFERED.findall(smi.ask(host, "mig", "-lgip").out)
+    return {name: int(total) for index, name, total in rows if int(index) == gpu.index}
 
 
 def write(host: Host, gpu: smi.GpuState, layout: str) -> None:

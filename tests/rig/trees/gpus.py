@@ -13,7 +13,8 @@ from tests.rig.trees.host import TreeHost, link, program, put, small_server
 
 STANDIN = Path(__file__).parents[1] / "standins/standin-nvidia-smi"
 REPLAY = "/var/lib/standins/nvidia-smi"
-H100, A100, T4, TITAN = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "Tesla T4", "NVIDIA TITAN V"
+H100, H200, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-40GB"
+T4, TITAN = "Tesla T4", "NVIDIA TITAN V"
 UNIT_OF_UBUNTU = """[Unit]
 Description=NVIDIA Persistence Daemon
 Wants=syslog.target

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import gpu_boot
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.smi import FIELDS
 
 from tests.rig.trees.gpus import (
     A100,
     H100,
+    H200,
     REPLAY,
     T4,
     TITAN,
@@ -287,6 +289,24 @@ def test_a_line_that_is_no_setting_is_reported_and_does_not_stop_the_others(
 def test_a_host_without_settings_is_left_alone(tmp_path: Path) -> None:
     assert gpu_boot.main([], Host(tmp_path)) == 0
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_the_row_of_a_real_gpu_is_read(tmp_path: Path) -> None:
+    """As an H200 answered the question of `smi.FIELDS`; driver 580.159.04, another UUID."""
+    row = (
+        "0, GPU-00000000-0000-4000-8000-000000000001, 00000000:00:06.0, NVIDIA H200, 0x233510DE, Enabled, Default, "
+        "700.00, 700.00, 200.00, 700.00, Enabled, Enabled, Disabled, Disabled, 1980, 3201, 345, 3201"
+    )
+    root = gpu_server(tmp_path, H200)
+    smi(root, "-pm", "1")
+    assert smi(root, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits").split(", ")[3:] == [
+        *row.split(", ")[3:-1],
+        "3201\n",
+    ]
+    put(root, "/usr/bin/nvidia-smi", f"#!/bin/sh\necho '{row}'\n", 0o755)
+    knobs = {"gpu.persistence": "on", "gpu.ecc": "on", "gpu.power_limit": "700", "gpu.compute_mode": "default"}
+    rows = {row["knob"]: row["now"] for row in tune(root, knobs, check=True)["knobs"]}
+    assert [rows[name] for name in knobs] == ["on", "on", "700", "default"]
 
 
 def test_uuids_name_the_settings_so_that_another_order_of_gpus_does_not_matter(tmp_path: Path) -> None:
