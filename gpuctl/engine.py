@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
     from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles, typed_json, visit_failures
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import (
+        answers,
+        gpu_settings,
+        profiles,
+        typed_json,
+        visit_failures,
+    )
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.memory_guard import TooMuchMemoryError, bounded_memory
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import (
         CHANGE,
@@ -52,6 +58,7 @@ __all__ = [
     "fact_types",
     "failures",
     "full_command",
+    "gpu_settings",
     "gpu_use",
     "gpu_xml",
     "gpuhost",
@@ -82,6 +89,7 @@ MODULES = {
     "launch_answers": "module_utils.launch.answer_types",
     "mpirun_command": "module_utils.launch.mpirun_command",
     "answers": "plugin_utils.answers",
+    "gpu_settings": "plugin_utils.gpu_settings",
     "profiles": "plugin_utils.profiles",
     "typed_json": "plugin_utils.typed_json",
     "visit_failures": "plugin_utils.visit_failures",

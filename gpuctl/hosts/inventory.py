@@ -6,6 +6,7 @@ import getpass
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,12 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     if connection.get("ansible_python_interpreter") == THIS_PYTHON:
         connection["ansible_python_interpreter"] = sys.executable
     profile = str(variables.get("host_profile_name") or "")
+    settings = variables.get("gpu_settings")
     why = _needs_ansible(connection, variables)
     if why:
-        return Target(name, profile=profile, needs_ansible=why)
+        return Target(name, profile=profile, needs_ansible=why, gpu_settings=settings)
     try:
-        return _direct(name, connection, profile)
+        return replace(_direct(name, connection, profile), gpu_settings=settings)
     except ValueError as error:
         hint = "check its ansible_port and ssh arguments in the inventory"
         raise InvalidInput(f"reach {name} as the inventory says", str(error), hint) from error

@@ -14,9 +14,9 @@ from .converge import Run, converge
 from .facts import machine
 from .facts.machine import Machine
 from .host import Host
-from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
+from .kinds import BOOT_PROGRAMS
 from .lock import Locked, last_run, lock
-from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, Reading
+from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
 from .overlays import select
 from .record import Owned, Record
 from .resources import show
@@ -69,12 +69,16 @@ def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     profile = request["profile"]
     snapshot = _snapshot(host)
     knobs, notes = select(profile, snapshot.machine)
-    if any(knob.kind in NEEDS_BOOT_UNIT for knob in knobs):
-        knobs.append(BOOT_KNOB)
+    scopes = {request.get("scope", "profile")}
+    if profile.get("gpu_settings") is not None:  # of the inventory, tuned in the same visit
+        knobs += [Knob(**knob) for knob in profile["gpu_settings"]]
+    if profile.get("gpu_settings") is not None or any(knob.kind == "gpu" for knob in knobs):
+        scopes.add(records.GPU_SCOPE)
+    knobs += [program for program, kinds in BOOT_PROGRAMS.items() if any(knob.kind in kinds for knob in knobs)]
     run = Run("tune", request.get("scope", "profile"), profile["name"], request.get("actor", ""))
 
     def read(snapshot: HostSnapshot) -> list[Reading]:
-        return planning.plan(snapshot, knobs, run.scope)
+        return planning.plan(snapshot, knobs, scopes)
 
     return {"profile": profile["name"], "notes": notes, **_visit(snapshot, request, run, read)}
 
@@ -129,10 +133,10 @@ def _unlike(knob: str, name: str) -> tuple[float, str]:
 
 
 def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
-    """The settings of the knobs asked for, and the boot unit's, which goes with the last knob that needs it."""
+    """The settings of the knobs asked for, and the boot programs', which go with the last knob that needs them."""
     if not only:
         return owned
-    patterns = [*only, BOOT_KNOB.name]
+    patterns = [*only, *(program.name for program in BOOT_PROGRAMS)]
     return {s: entry for s, entry in owned.items() if any(fnmatchcase(entry.knob, pattern) for pattern in patterns)}
 
 

@@ -13,13 +13,13 @@ from .resources import file_of
 from .snapshot import HostSnapshot
 
 
-def plan(snapshot: HostSnapshot, knobs: Sequence[Knob], scope: str) -> list[Reading]:
+def plan(snapshot: HostSnapshot, knobs: Sequence[Knob], scopes: Collection[str]) -> list[Reading]:
     """A reading for every knob, and an undo reading for every knob of an earlier run that the profile lacks."""
     names = {knob.name for knob in knobs}
     gone = {
         setting: entry
         for setting, entry in snapshot.owned.items()
-        if entry.scope == scope and entry.knob not in names and not _taken_over(setting, names)
+        if entry.scope in scopes and entry.knob not in names and not _taken_over(setting, names)
     }
     return [*read(snapshot, knobs), *undo.plan(snapshot, gone)]
 

@@ -18,7 +18,10 @@ STATE = "/var/lib/gpuctl"
 FOLDER = f"{STATE}/records"
 FORM = 1
 # Kinds of settings that programs and the kernel change by themselves, unlike files.
-RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:")
+RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:", "gpu:", "mps:")
+# Settings of GPUs belong to gpu_settings of the inventory, whichever profile is tuned in the same run.
+GPU_SCOPE = "gpu_settings"
+OF_GPU_SCOPE = ("gpu.", "program.gpuctl-gpu")
 KEPT = 50  # records that are kept in any case
 
 
@@ -190,6 +193,11 @@ def _give_back(settings: dict[str, Owned], undo: Record, left: dict[str, Owned])
             settings[entry.setting] = earlier._replace(unsure=True, interrupted=not undo.done, ours=ours)
 
 
+def scope_of(knob: str, scope: str) -> str:
+    """The scope that a knob belongs to, if a run of `scope` set it."""
+    return GPU_SCOPE if knob.startswith(OF_GPU_SCOPE) else scope
+
+
 def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
     earlier = settings.get(entry.setting)
     original = earlier.original if earlier else entry.before
@@ -199,7 +207,7 @@ def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
     # An interrupted run may not have reached this setting: it may hold our earlier value.
     other = (entry.got,) if record.done else earlier.ours if earlier else ()
     ours = tuple(dict.fromkeys((entry.after, *other)))
-    settings[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
+    settings[entry.setting] = Owned(entry.knob, scope_of(entry.knob, record.scope), entry.setting, original, ours)
 
 
 def refused(records: Iterable[Record], boot_id: str) -> frozenset[str]:

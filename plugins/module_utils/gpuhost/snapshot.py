@@ -10,6 +10,7 @@ from .host import Host
 from .model import Step
 from .owners import Owners
 from .record import Owned
+from .remembered import Remembered
 from .resources import make
 
 
@@ -39,8 +40,13 @@ class HostSnapshot:
         """Other owners of kernel values on this host."""
         return Owners(self.host)
 
+    @cached_property
+    def unchanging(self) -> Host:
+        """The host with each answer of nvidia-smi read once, as that program is slow; nothing changes meanwhile."""
+        return self.host if isinstance(self.host, Remembered) else Remembered(self.host)
+
     def now(self, setting: str) -> str | None:
-        return make(setting).read(self.host)
+        return make(setting).read(self.unchanging if setting.startswith("gpu:") else self.host)
 
     def step(self, setting: str, after: str | None) -> tuple[Step, ...]:
         """The step that changes a setting to `after`; empty if it has that value."""

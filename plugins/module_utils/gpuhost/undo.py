@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from .host import Host
-from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
+from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import file_of, make, refresh_after, show
+from .resources import file_of, make, mps, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -35,8 +35,9 @@ def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owne
     if entry.setting.startswith("folder:"):
         inside = f"{entry.setting.partition(':')[2]}/"
         return any(file_of(setting).startswith(inside) for setting in snapshot.owned if setting not in owned)
-    if entry.knob == BOOT_KNOB.name:
-        return bool(staying & NEEDS_BOOT_UNIT)
+    for program, kinds in BOOT_PROGRAMS.items():
+        if entry.knob == program.name:
+            return bool(staying & kinds)
     return entry.setting.startswith("package:") and entry.knob.partition(".")[0] in staying
 
 
@@ -62,7 +63,7 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
         reason = "somebody else changed it: " + "; ".join(strangers) + " (--force undoes it)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
     state = DIFFERS if steps else OK
-    disturbs = "; ".join(sorted({_disturbs(step) for step in steps} - {""}))
+    disturbs = "; ".join(sorted({_disturbs(snapshot.host, step) for step in steps} - {""}))
     return Reading(
         knob, "as before", now=_now(steps), state=state, steps=tuple(steps), disruptive=disturbs, restores=True
     )
@@ -70,11 +71,16 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
 
 def went_away(setting: str, now: str | None) -> bool:
     """True if the object itself is gone (a processor, an interrupt, a process), so there is nothing to undo."""
-    return now is None and setting.startswith(("value:", "irq:", "restart:"))
+    return now is None and setting.startswith(("value:", "irq:", "restart:", "gpu:"))
 
 
-def _disturbs(step: Step) -> str:
+def _disturbs(host: Host, step: Step) -> str:
     kind, _, rest = step.setting.partition(":")
+    if kind == "mps":
+        users = mps.clients(host, rest) if step.before is not None else []
+        return f"stops MPS {rest}" + (f", used by {', '.join(users)}" if users else "")
+    if kind == "gpu":
+        return "changes MIG instances" if rest.endswith(":mig") else ""
     unit, _, side = rest.rpartition(":")
     if kind == "unit" and side == "now" and step.after == "inactive" and not unit.endswith(HARMLESS):
         return f"stops {unit}"

@@ -10,10 +10,11 @@ from ..strict_yaml import EmptyFile, Mistake, from_plain, read
 from .conflicts import rivals
 from .lookup import find
 from .merging import merge
-from .model import Profile, ProfileError
+from .model import Profile, ProfileError, Row
 from .parse import Draft, draft
 
 EMPTY = EmptyFile("profile", "give it `knobs:` or `extends:`")
+IN_INVENTORY = "set it in gpu_settings of the inventory"
 INLINE = "playbook"  # name of a playbook's profile without one
 
 
@@ -24,7 +25,16 @@ def load(name: str | Path, search: Sequence[Path] | None = None) -> Profile:
     if isinstance(path, Mistake):
         raise ProfileError([path])
     top = _draft(path, mistakes)
-    return _resolved(top, path, search, mistakes)
+    profile = _resolved(top, path, search, mistakes)
+    rows = [row for knobs in (profile.rows, *(o.rows for o in profile.overlays)) for row in knobs.values()]
+    of_gpus = [Mistake(row.where, f"{row.name} is not for a profile", IN_INVENTORY) for row in rows if _of_gpu(row)]
+    if of_gpus:
+        raise ProfileError(of_gpus)
+    return profile
+
+
+def _of_gpu(row: Row) -> bool:
+    return row.name.startswith("gpu.")
 
 
 def inline(values: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:

@@ -155,3 +155,8 @@ def test_two_knobs_that_set_the_same_thing_are_refused(tmp_path: Path, one: str,
     message = only(tmp_path, f"knobs:\n  {first}: {row(value)}\n  {second}: {row(other_value)}\n")
     assert message.startswith(f"3: {second} sets the same thing as {first} (")
     assert message.endswith(f"2); keep one, or leave the other out with `drop: [{first}]`")
+
+
+def test_a_setting_of_gpus_belongs_to_the_inventory(tmp_path: Path) -> None:
+    message = only(tmp_path, "knobs:\n  gpu.persistence: {value: on, why: w, source: s}\n")
+    assert "2: gpu.persistence is not for a profile; set it in gpu_settings of the inventory" in message

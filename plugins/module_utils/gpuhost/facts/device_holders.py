@@ -9,6 +9,7 @@ import time
 from ..host import Host
 
 LIMIT_S = 0.25  # of processor time
+PERSISTENCE_DAEMON = "nvidia-persiste"  # the kernel cuts names after 15 characters; it yields to nvidia-smi
 _DEVICE = re.compile(r"/dev/nvidia(\d+)")
 
 
@@ -35,3 +36,15 @@ def _minors(host: Host, folder: str) -> list[int]:
     except OSError:  # it has just ended
         return []
     return sorted({int(match.group(1)) for target in targets if (match := _DEVICE.fullmatch(target))})
+
+
+def of_gpu(host: Host, uuid: str) -> list[str] | None:
+    """Programs that have a GPU open, as "dcgm (pid 42)", without the persistence daemon; None if they are hidden."""
+    from ..gpus import gpus  # slow to load, and few visits need it
+
+    holders = read(host, {})
+    minor = next((gpu.minor for gpu in gpus(host) if gpu.uuid == uuid), None)
+    if holders is None or minor is None:
+        return None
+    names = {pid: host.value(f"/proc/{pid}/comm") or "a program" for pid, minors in holders.items() if minor in minors}
+    return [f"{name} (pid {pid})" for pid, name in sorted(names.items()) if not name.startswith(PERSISTENCE_DAEMON)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import allocator, cmdline, cpu, disk, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
+from . import allocator, cmdline, cpu, disk, file, gpu, irq, limits, modprobe, program, swap, sysctl, thp, unit
 
 KINDS: dict[str, ModuleType] = {
     "sysctl": sysctl,
@@ -19,6 +19,7 @@ KINDS: dict[str, ModuleType] = {
     "cpu": cpu,
     "disk": disk,
     "irq": irq,
+    "gpu": gpu,
     "limits": limits,
     "cmdline": cmdline,
     "modprobe": modprobe,
@@ -31,5 +32,10 @@ KINDS: dict[str, ModuleType] = {
 # No file keeps these values over a reboot; our boot unit sets them again.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "disk", "irq"})
 # Kinds whose values other programs may set while the host starts.
-HAVE_OWNERS = frozenset({"sysctl", "thp", "cpu", "disk", "irq", "swap"})
+HAVE_OWNERS = frozenset({"sysctl", "thp", "cpu", "disk", "irq", "swap", "gpu"})
 BOOT_KNOB = Knob("program.gpuctl-boot", "installed", "sets kernel values at every boot that no file can keep", "gpuctl")
+GPU_BOOT_KNOB = Knob(
+    "program.gpuctl-gpu", "installed", "sets GPUs at every boot and driver load, as they keep nothing", "gpuctl"
+)
+# Programs of gpuctl's own that kinds need: knob -> kinds.
+BOOT_PROGRAMS = {BOOT_KNOB: NEEDS_BOOT_UNIT, GPU_BOOT_KNOB: frozenset({"gpu"})}

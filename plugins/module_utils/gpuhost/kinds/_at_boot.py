@@ -1,4 +1,4 @@
-"""Keep a setting over a reboot by a line in /etc/gpuctl/boot.conf, which gpuctl-boot.service applies."""
+"""Keep a setting over a reboot by a line that gpuctl-boot.service applies, or gpuctl-gpu.service of a GPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from ..resources.line import BOOT
 from ..snapshot import HostSnapshot
 
 
-def at_boot(snapshot: HostSnapshot, key: str, desired: str, rivals: Sequence[Conflict]) -> tuple[str, tuple[Step, ...]]:
+def at_boot(
+    snapshot: HostSnapshot, key: str, desired: str, rivals: Sequence[Conflict], file: str = BOOT
+) -> tuple[str, tuple[Step, ...]]:
     """(the value after a reboot, the steps that make it the desired one)."""
-    steps = snapshot.step(f"line:{BOOT}:{key}", desired)
+    steps = snapshot.step(f"line:{file}:{key}", desired)
     last = [rival.value for rival in rivals if rival.wins]
     if last:
         return last[-1], steps

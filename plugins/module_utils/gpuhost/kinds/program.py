@@ -18,12 +18,16 @@ from ._types import OneOf, Type
 
 if TYPE_CHECKING:
     # Read as text, never imported; the import makes Ansible send them to the host.
-    from .. import boot, exec  # noqa: A004, F401
+    from .. import boot, exec, gpu_boot  # noqa: A004, F401
 
 OLDEST_PYTHON = 9  # of 3.x
 # The modules of this package that each program needs; they import no others.
 MODULES = {
     "gpuctl-boot": ("__init__", "host", "bounded_output", "topology", "idle", "pinning", "readahead", "boot"),
+    "gpuctl-gpu": (
+        *("__init__", "host", "bounded_output", "remembered", "model", "smi", "mig_layout", "gpu_rules"),
+        *("clock_locks", "gpu_boot"),
+    ),
     "gpuctl-exec": (
         "__init__",
         "host",
@@ -77,10 +81,43 @@ AccuracySec=1s
 UDEV = """# Written by gpuctl; `gpuctl rollback` takes it back.
 ACTION=="bind", SUBSYSTEM=="pci", ATTR{class}=="0x02*|0x03*", RUN+="/bin/systemctl --no-block restart gpuctl-boot.timer"
 """
+# Before everything that lists or uses GPUs: MIG devices would be missing from its list.
+GPU_UNIT = """[Unit]
+Description=Put GPU settings back that gpuctl set
+Documentation=file:///etc/gpuctl/gpu.conf
+After=systemd-modules-load.service nvidia-persistenced.service nvidia-fabricmanager.service
+Before=kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+Before=docker.service slurmd.service nvidia-cdi-refresh.service
+Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
+Wants=gpuctl-gpu.timer
+
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/gpuctl-gpu
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
+# A second run, after units that run nvidia-smi themselves, and after a driver that was loaded again.
+GPU_TIMER = """[Unit]
+Description=Put GPU settings back that gpuctl set, once things have settled
+Documentation=file:///etc/gpuctl/gpu.conf
+StartLimitIntervalSec=0
+
+[Timer]
+OnActiveSec=20s
+AccuracySec=1s
+"""
+GPU_UDEV = """# Written by gpuctl; `gpuctl rollback` takes it back.
+ACTION=="bind", SUBSYSTEM=="pci", DRIVER=="nvidia", RUN+="/bin/systemctl --no-block restart gpuctl-gpu.timer"
+"""
 PROGRAMS = {
     "gpuctl-boot": ("/usr/local/sbin/gpuctl-boot", "boot", "Puts kernel settings back at boot."),
+    "gpuctl-gpu": ("/usr/local/sbin/gpuctl-gpu", "gpu_boot", "Puts GPU settings back at boot and driver load."),
     "gpuctl-exec": ("/usr/local/bin/gpuctl-exec", "exec", "Runs a program on the processors and memory near its GPU."),
 }
+STARTED_AT_BOOT = ("gpuctl-boot", "gpuctl-gpu")
 INSTALLED = OneOf(("installed",))
 
 
@@ -103,6 +140,10 @@ def files_of(host: Host, key: str) -> dict[str, str]:
         files["/etc/systemd/system/gpuctl-boot.service"] = described(UNIT)
         files["/etc/systemd/system/gpuctl-boot.timer"] = described(TIMER)
         files["/etc/udev/rules.d/99-zz-gpuctl.rules"] = described(UDEV)
+    if key == "gpuctl-gpu":
+        files["/etc/systemd/system/gpuctl-gpu.service"] = described(GPU_UNIT)
+        files["/etc/systemd/system/gpuctl-gpu.timer"] = described(GPU_TIMER)
+        files["/etc/udev/rules.d/99-zz-gpuctl-gpu.rules"] = described(GPU_UDEV)
     return files
 
 
@@ -143,11 +184,10 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     steps: tuple[Step, ...] = ()
     for path, text in files_of(snapshot.host, knob.key).items():
         steps += snapshot.step(f"file:{path}", text)
-    if knob.key == "gpuctl-boot":
-        # Checks the link of `systemctl enable`, as a query to systemd would start a program on every visit.
-        link = "/etc/systemd/system/multi-user.target.wants/gpuctl-boot.service"
-        if not snapshot.host.exists(link):
-            steps += (Step("unit:gpuctl-boot.service:boot", "disabled", "enabled"),)
+    # Checks the link of `systemctl enable`, as a query to systemd would start a program on every visit.
+    link = f"/etc/systemd/system/multi-user.target.wants/{knob.key}.service"
+    if knob.key in STARTED_AT_BOOT and not snapshot.host.exists(link):
+        steps += (Step(f"unit:{knob.key}.service:boot", "disabled", "enabled"),)
     state = (
         "installed"
         if not steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, Protocol
 
 from ..host import Host
-from . import comment, exclusive_pair, file, folder, grubby, irq, line, package, restart, swap, unit, value
+from . import comment, exclusive_pair, file, folder, gpu, grubby, irq, line, mps, package, restart, swap, unit, value
 
 
 class Setting(Protocol):
@@ -34,6 +34,8 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "value": value.Value,
     "either": exclusive_pair.Either,
     "irq": irq.Irq,
+    "gpu": gpu.Gpu,
+    "mps": mps.Mps,  # after its GPUs, and before them in an undo
     "restart": restart.Restart,
 }
 

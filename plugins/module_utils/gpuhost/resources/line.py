@@ -16,6 +16,7 @@ SYSTEM_LIMITS = "/etc/systemd/system.conf.d/99-zz-gpuctl.conf"
 USER_LIMITS = "/etc/systemd/user.conf.d/99-zz-gpuctl.conf"
 GRUB = "/etc/default/grub.d/99-zz-gpuctl.cfg"
 BOOT = "/etc/gpuctl/boot.conf"
+GPU_BOOT = "/etc/gpuctl/gpu.conf"
 
 MARK = "# Written by gpuctl; `gpuctl rollback` takes it back. Lines you add are kept.\n"
 
@@ -50,6 +51,7 @@ FORMS = {
     USER_LIMITS: Form("=", header="[Manager]\n"),
     GRUB: Form("=", prefix='GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT ', suffix='"'),
     BOOT: Form(" "),
+    GPU_BOOT: Form(" "),
 }
 
 

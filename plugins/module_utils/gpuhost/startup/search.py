@@ -28,7 +28,7 @@ WORD = re.compile(r"(?<![\w./-])[\w.-]+")
 MARK = re.compile(
     r"/proc/|/sys/|sysctl|(?<![\w./-])(?:abi|crypto|debug|dev|fs|kernel|net|sunrpc|vm)[./][a-z]"
     r"|swapon|irqbalance|affinity|mlnx_tune|frequency-set|idle-set|scaling_governor|energy_perf|cpuidle/|no_turbo"
-    r"|cpufreq/boost|--setra|read_ahead_kb|hugepage"
+    r"|cpufreq/boost|--setra|read_ahead_kb|hugepage|nvidia-smi"
 )
 # The same for a whole file, as substrings, which are ten times as fast.
 HINTS = (
@@ -42,6 +42,7 @@ HINTS = (
         "--setra",
         "read_ahead_kb",
         "hugepage",
+        "nvidia-smi",
     ),
     *(
         f"{top}{dot}"
