@@ -179,6 +179,17 @@ def judge_packages(host: str, facts: HostGpuFacts, request: StackRequest, known:
     return [ok("holds", host, named(parts) or "none of the driver")]
 
 
+def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
+    """Nothing can be installed while dpkg has not completed its last work."""
+    if facts.interrupted is None:
+        message = f"packages left half done could not be read{facts.why('interrupted')}"
+        return [unknown("interrupted", host, message, AS_ROOT)]
+    if facts.interrupted:
+        hint = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
+        return [fail("interrupted", host, f"dpkg was interrupted: {named(facts.interrupted)}", hint)]
+    return []
+
+
 def _has(version: str, request: StackRequest) -> bool:
     real = upstream(version)
     exact = isinstance(request.driver, DriverVersion)

@@ -63,6 +63,7 @@ class HostGpuFacts:
     distribution: str | None  # ubuntu24.04, rhel9
     architecture: str | None  # x86_64, aarch64
     packages: Mapping[str, str] | None = field(hash=False)  # name -> version, of those that concern the stack
+    interrupted: tuple[str, ...] | None  # packages that dpkg has left half done
     holds: tuple[str, ...] | None
     pins: tuple[str, ...] | None
     running_module: str | None
@@ -88,6 +89,7 @@ class StackRequest:
     """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
+    `without`: packages of the driver's set that the site does not want.
     """
 
     driver: DriverVersion | int | None
@@ -97,6 +99,7 @@ class StackRequest:
     dcgm: str | None = None
     efa: str | None = None
     repository: str = "nvidia"
+    without: tuple[str, ...] = ()
 
     @property
     def branch(self) -> int | None:
@@ -116,7 +119,8 @@ class Component:
     """A part of the stack: driver, container toolkit, dcgm or efa.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
-    installed for it, by name; `changes`: None if it is not known.
+    installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its
+    packages, whether they are there or not; empty if they are not known.
     """
 
     name: str
@@ -126,6 +130,7 @@ class Component:
     removes: tuple[str, ...] = ()
     why: str = ""
     changes: bool | None = None
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

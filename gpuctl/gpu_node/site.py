@@ -12,6 +12,7 @@ from gpuctl.core.strict_yaml import (
     At,
     Choice,
     EmptyFile,
+    ListOf,
     Mistakes,
     Node,
     Parsed,
@@ -52,6 +53,7 @@ FIELDS = Section(
         "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
         "efa": Text(_VERSION, "a version such as 1.48.0"),
         "repository": Choice(("nvidia", "distribution")),
+        "without": ListOf(Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", True),
     },
     required=("driver",),
     make=_request,
@@ -79,11 +81,12 @@ def read_variables(variables: Mapping[str, object], place: str) -> StackRequest:
     return request
 
 
-def plain(request: StackRequest) -> dict[str, str]:
+def plain(request: StackRequest) -> dict[str, Any]:
     """The request as a site writes it; `read_variables` is the inverse."""
     driver = NONE if request.driver is None else str(request.driver)
     written = {name: getattr(request, name) for name in FIELDS.fields if name != "driver"}
-    return {"driver": driver, **{name: value for name, value in written.items() if value is not None}}
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in written.items()}
+    return {"driver": driver, **{name: value for name, value in lists.items() if value not in (None, [])}}
 
 
 def schema() -> Schema:

@@ -28,6 +28,7 @@ BARE = HostGpuFacts(
     distribution="ubuntu24.04",
     architecture="x86_64",
     packages={},
+    interrupted=(),
     holds=(),
     pins=(),
     running_module="",

@@ -14,7 +14,7 @@ def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
     failed = {}
     for name in sorted(set(names)):
         for command in _commands(host, name):
-            done = host.run(*command.split(), changes=True, limit=300)
+            done = host.run(*command.split(), changes=True, limit=900)
             if not done.ok:
                 failed[name] = done.last_line
                 break
@@ -26,6 +26,17 @@ def _commands(host: Host, name: str) -> list[str]:
         return ["systemctl daemon-reload"]
     if name == "irqbalance":  # irqbalance reads its arguments only when it starts
         return ["systemctl daemon-reload", "systemctl try-restart irqbalance.service"]
+    if name == "modules":
+        return ["systemctl restart systemd-modules-load.service"]
+    if name == "initramfs":
+        return _initramfs(host)
     if name == "udev":  # only a running udevd has rules to reload
         return ["udevadm control --reload"] if host.exists("/run/udev/control") else []
     return [next((command for command in GRUB if host.which(command.split()[0])), "update-grub")]
+
+
+def _initramfs(host: Host) -> list[str]:
+    """For every installed kernel; a host that boots without an initramfs needs none."""
+    if host.which("update-initramfs"):
+        return ["update-initramfs -u -k all"] if host.glob("/boot/initrd.img-*") else []
+    return ["dracut --force --regenerate-all"] if host.which("dracut") else []

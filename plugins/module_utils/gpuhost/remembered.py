@@ -11,7 +11,7 @@ from .host import Host, Result
 class Remembered(Host):
     """Reads of a host, each file and unit once; only valid while nothing changes. Programs are run each time.
 
-    `units`: unit -> its properties, as `resources.unit.show` has read them.
+    `units`: unit -> its properties, as `resources.unit.show` has read them. `packages`: those of `resources.deb`.
     """
 
     def __init__(self, host: Host) -> None:
@@ -19,6 +19,7 @@ class Remembered(Host):
         self._host = host
         self._texts: dict[str, str] = {}
         self.units: dict[str, dict[str, str]] = {}
+        self.packages: dict[str, str] | None = None
 
     def read(self, path: str) -> str:
         if path not in self._texts:

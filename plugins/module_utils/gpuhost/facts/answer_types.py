@@ -565,6 +565,7 @@ class Stack(TypedDict):
     distribution: str | None
     architecture: str | None
     packages: dict[str, str] | None
+    interrupted: list[str] | None
     holds: list[str] | None
     pins: list[str] | None
     running_module: str | None

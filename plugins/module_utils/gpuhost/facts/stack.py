@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import model
 from ..host import Host, Result
+from ..resources import deb
+from ..resources.module import module_info
 from . import busy as jobs
 from . import package_lists, repositories
 
@@ -171,6 +174,14 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
 
 
+def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Packages that dpkg has left half done."""
+    try:
+        return deb.interrupted(host) if host.which("dpkg-query") else []
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+
+
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("apt-mark"):
         result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
@@ -211,12 +222,10 @@ def _modinfo(host: Host, facts: Mapping[str, Any], field: str) -> str:
     """A field of the module for the running kernel; "" if no module is installed."""
     if facts["kernel"] is None:
         raise Unreadable("the running kernel is unknown")
-    result = host.run("modinfo", "-k", facts["kernel"], "-F", field, "nvidia", limit=10)
-    if not result.ok and "not found" in result.err:
-        return ""
-    if not result.ok or not result.out.strip():
-        raise Unreadable(_reason("modinfo", result))
-    return result.out.split("\n", 1)[0].strip()
+    try:
+        return module_info(host, facts["kernel"], field)
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
 
 
 def _installed_module(host: Host, facts: Mapping[str, Any]) -> str:
@@ -306,6 +315,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "distribution": _distribution,
     "architecture": _architecture,
     "packages": _packages,
+    "interrupted": _interrupted,
     "holds": _holds,
     "pins": _pins,
     "running_module": _running_module,

@@ -9,6 +9,7 @@ from typing import Any
 from ..host import Host, Result
 from .package_lists import APT_READ_ONLY, LIMIT_S, dnf_read_only, manager
 
+PREFERENCES = "/etc/apt/preferences.d"
 APT = ("--simulate", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install")
 
 
@@ -36,14 +37,19 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apt(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Result:
     with host.scratch_folder() as scratch:
-        # apt reads one file of preferences and a folder: the folder stays the host's, the file is joined with ours.
+        # apt reads one file of preferences and a folder: the file is joined with ours.
         pins = os.path.join(scratch, "preferences")
         own = host.read_or_none("/etc/apt/preferences") or ""
         with open(pins, "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(f"{request.get('pins') or ''}\n{own}")
-        return host.run(
-            "apt-get", *APT_READ_ONLY, "-o", f"Dir::Etc::Preferences={pins}", *APT, "--", *packages, limit=LIMIT_S
-        )
+        # gpuctl's own pin is of the version before.
+        parts = os.path.join(scratch, "preferences.d")
+        os.mkdir(parts)
+        for name in host.listdir(PREFERENCES):
+            if not name.startswith("gpuctl-"):
+                os.symlink(host.real(f"{PREFERENCES}/{name}"), os.path.join(parts, name))
+        options = ("-o", f"Dir::Etc::Preferences={pins}", "-o", f"Dir::Etc::PreferencesParts={parts}")
+        return host.run("apt-get", *APT_READ_ONLY, *options, *APT, "--", *packages, limit=LIMIT_S)
 
 
 def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Result:

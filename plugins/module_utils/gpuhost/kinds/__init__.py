@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import allocator, cmdline, cpu, disk, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
+from . import allocator, cmdline, cpu, disk, file, gpu_stack, irq, limits, modprobe, program, swap, sysctl, thp, unit
 
 KINDS: dict[str, ModuleType] = {
     "sysctl": sysctl,
@@ -26,6 +26,7 @@ KINDS: dict[str, ModuleType] = {
     "file": file,
     "allocator": allocator,
     "program": program,
+    "gpu_stack": gpu_stack,
 }
 
 # No file keeps these values over a reboot; our boot unit sets them again.

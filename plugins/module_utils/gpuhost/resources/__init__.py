@@ -9,7 +9,23 @@ from __future__ import annotations
 from typing import Callable, Protocol
 
 from ..host import Host
-from . import comment, exclusive_pair, file, folder, grubby, irq, line, package, restart, swap, unit, value
+from . import (
+    comment,
+    deb,
+    exclusive_pair,
+    file,
+    folder,
+    grubby,
+    irq,
+    line,
+    module,
+    package,
+    repository,
+    restart,
+    swap,
+    unit,
+    value,
+)
 
 
 class Setting(Protocol):
@@ -28,6 +44,9 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "file": file.File,
     "line": line.Line,
     "comment": comment.Comment,
+    "repository": repository.Repository,  # after the files, as its key is one
+    "deb": deb.Deb,
+    "module": module.Module,
     "grubby": grubby.Grubby,
     "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
     "unit": unit.Unit,
@@ -37,7 +56,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "restart": restart.Restart,
 }
 
-FILES = ("file", "line", "comment")
+FILES = ("file", "line", "comment", "repository")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
@@ -83,4 +102,6 @@ REFRESH_BY_PATH = (
     ("/etc/fstab", "systemd"),  # systemd generates swap and mount units from it
     ("/etc/udev/", "udev"),
     ("/etc/default/grub.d/", "grub"),
+    ("/etc/modules-load.d/", "modules"),
+    ("/etc/modprobe.d/gpuctl-", "initramfs"),  # it has modules that are loaded before this file can be read
 )
