@@ -79,10 +79,21 @@ def _driver(made: StackPlan, facts: HostGpuFacts) -> dict[str, Any] | None:
         "named": [name for name in named if name not in others],
         "removes": removes,
         "holds": list(made.holds),
-        "files": {NOUVEAU: BLACKLIST, PIN: f"{MARK}{resolution.pins(made.driver)}"},
+        "repositories": repositories(made, "cuda"),
+        "files": {NOUVEAU: BLACKLIST, PIN: f"{MARK}{resolution.pins(made.driver)}", **keys(made, "cuda")},
         "driver": made.driver,
         "earlier": _earlier(component, facts),
     }
+
+
+def repositories(made: StackPlan, start: str) -> dict[str, str]:
+    """Files of the repositories to add whose name starts so."""
+    return {row.file: row.text for row in made.additions if row.name.startswith(start)}
+
+
+def keys(made: StackPlan, start: str) -> dict[str, str]:
+    """Files of their keys."""
+    return {row.key_file: row.key for row in made.additions if row.name.startswith(start)}
 
 
 def _name(spec: str) -> str:
@@ -109,7 +120,8 @@ def _toolkit(made: StackPlan) -> dict[str, Any] | None:
     component = _component(made, "container toolkit")
     if component is None:
         return None
-    return {**_of(component), "units": [CDI_REFRESH]}
+    added = {"repositories": repositories(made, "toolkit"), "files": keys(made, "toolkit")}
+    return {**_of(component), **added, "units": [CDI_REFRESH]}
 
 
 def _dcgm(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:

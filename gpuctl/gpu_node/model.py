@@ -43,6 +43,22 @@ class RepositoryKey:
 
 
 @dataclass(frozen=True)
+class Addition:
+    """A repository that the host does not have: its file and key, as they would be written.
+
+    `fingerprints`: of the fetched key, which may have several; `wrong`: why it could not be fetched.
+    """
+
+    name: str
+    file: str
+    text: str
+    key_file: str
+    key: str
+    fingerprints: tuple[str, ...]
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
 class HostGpuFacts:
     """Facts that decide a host's stack. None: could not be read, never "nothing"; `unread` has the reasons.
 
@@ -74,6 +90,7 @@ class HostGpuFacts:
     busy: tuple[str, ...] | None  # reasons not to disturb the host
     repositories: tuple[Repository, ...] | None
     keys: tuple[RepositoryKey, ...] | None
+    additions: tuple[Addition, ...] | None  # repositories that the site wants, and the host does not have
     offers: Mapping[str, tuple[str, ...]] | None = field(hash=False)
     lists_age_days: int | None  # since the package lists were fetched
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
@@ -89,7 +106,8 @@ class StackRequest:
     """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
-    `without`: packages of the driver's set that the site does not want.
+    `without`: packages of the driver's set that the site does not want. `source`: where NVIDIA's repositories are, for
+    hosts that do not have them: "nvidia", or the address of a mirror; None to add none.
     """
 
     driver: DriverVersion | int | None
@@ -100,6 +118,7 @@ class StackRequest:
     efa: str | None = None
     repository: str = "nvidia"
     without: tuple[str, ...] = ()
+    source: str | None = None
 
     @property
     def branch(self) -> int | None:
@@ -151,6 +170,7 @@ class StackPlan:
     modules: tuple[str, ...] = ()  # to load at boot
     module_stream: str = ""
     packages: tuple[str, ...] = ()
+    additions: tuple[Addition, ...] = ()  # repositories to add
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None

@@ -31,7 +31,18 @@ def question(made: StackPlan) -> dict[str, Any] | None:
     if undecided or not made.packages:
         return None
     removes = [f"{name}-" for part in made.components for name in part.removes if not made.module_stream]
-    return {"packages": [*made.packages, *removes], "pins": pins(made.driver), "hotfixes": bool(made.module_stream)}
+    return {
+        "packages": [*made.packages, *removes],
+        "pins": pins(made.driver),
+        "hotfixes": bool(made.module_stream),
+        **_added(made),
+    }
+
+
+def _added(made: StackPlan) -> dict[str, Any]:
+    fields = ("name", "file", "text", "key_file", "key")
+    rows = [{name: getattr(row, name) for name in fields} for row in made.additions]
+    return {"additions": rows} if rows else {}
 
 
 def pins(driver: str) -> str:

@@ -35,6 +35,10 @@ def _driver(text: str) -> DriverVersion | int | str | None:
     return int(text) if re.fullmatch(r"[1-9]\d\d", text) else driver_version(text)
 
 
+def _source(text: str) -> str | None:
+    return text if text == "nvidia" or re.fullmatch(r"(https?://[^\s/]|file:/)\S*", text) else None
+
+
 def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
     driver = values["driver"]
     if driver == NONE and values.get("flavour", "auto") != "auto":
@@ -53,6 +57,7 @@ FIELDS = Section(
         "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
         "efa": Text(_VERSION, "a version such as 1.48.0"),
         "repository": Choice(("nvidia", "distribution")),
+        "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
         "without": ListOf(Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", True),
     },
     required=("driver",),

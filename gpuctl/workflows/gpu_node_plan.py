@@ -124,8 +124,14 @@ def survey(request: PlanRequest, today: date, on_result: OnResult, only: Sequenc
     source, hosts, wanted, left_out = _hosts(request, only)
     known = knowledge()
     direct = [host for host in hosts if not host.needs_ansible]
-    looks = {name: offers.names_to_look_up(row.request, known) for name, row in wanted.items()}
-    results = _ask(direct, lambda host: _question("stack", {"look_up": list(looks[host.name])}), request, on_result)
+    looks = {
+        name: {
+            "look_up": list(offers.names_to_look_up(row.request, known)),
+            "sources": offers.sources(row.request, known),
+        }
+        for name, row in wanted.items()
+    }
+    results = _ask(direct, lambda host: _question("stack", looks[host.name]), request, on_result)
     records: dict[str, HostRecord] = {}
     unasked = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
     for result in results:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rig import Rig, TestHost
 from tests.rig.command import Gpuctl, Said
-from tests.rig.standin_packages import driver, offer
+from tests.rig.standin_packages import be_ubuntu, driver, offer
 
 OLD, NEW = "580.105.08", "580.178.04"
 PACKAGES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "standin-dkms")
@@ -26,11 +26,7 @@ find /etc /lib/modules -xdev -printf '%p %m %U %G %y\\n' | grep -v modules.[a-z]
 def host(rig: Rig) -> Iterator[TestHost]:
     """A host of Ubuntu's kind with eight T4, no driver, and headers for the running kernel."""
     [host] = rig.up(["gpu1"], machine="g4dn_metal")
-    host.write(f"/lib/modules/{kernel(host)}/build/Makefile", "# stand-in\n")
-    host.write(f"/lib/modules/{kernel(host)}/modules.order", "")
-    for path in ("/sys/module/nvidia", "/proc/driver/nvidia"):
-        host.tree.remove(path)
-    host.write("/etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\n')
+    be_ubuntu(host)
     yield host
     rig.down([host.name])
 

@@ -39,6 +39,7 @@ BARE = HostGpuFacts(
     busy=(),
     repositories=(),
     keys=(),
+    additions=(),
     offers={},
     lists_age_days=0,
     efa_installed="",

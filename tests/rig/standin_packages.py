@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rig.host import TestHost
+from tests.rig.hosts import Rig
 
 CONTROL = """Package: {name}
 Version: {version}
@@ -108,3 +111,58 @@ def driver(version: str, kernel: str, *, fabric: bool = False, postinst: str = "
             StandinPackage("libnvidia-nscq-580", full),
         ]
     return packages
+
+
+def toolkit(version: str) -> list[StandinPackage]:
+    """NVIDIA's container toolkit by its packages; of its programs there is none."""
+    names = ("nvidia-container-toolkit", "libnvidia-container-tools", "libnvidia-container1")
+    refresh = "[Path]\nPathChanged=/lib/modules\n[Install]\nWantedBy=multi-user.target\n"
+    once = "[Service]\nType=oneshot\nExecStart=/bin/true\n"
+    units = {
+        "/lib/systemd/system/nvidia-cdi-refresh.path": refresh.encode(),
+        "/lib/systemd/system/nvidia-cdi-refresh.service": once.encode(),
+    }
+    base = StandinPackage("nvidia-container-toolkit-base", f"{version}-1", files=units)
+    return [base, *(StandinPackage(name, f"{version}-1") for name in names)]
+
+
+def dcgm(version: str) -> list[StandinPackage]:
+    """DCGM 4 for CUDA 13, and the generation before it, of another name."""
+    unit = {"/lib/systemd/system/nvidia-dcgm.service": SERVICE.encode()}
+    return [
+        StandinPackage("datacenter-gpu-manager-4-core", f"1:{version}", files=unit),
+        StandinPackage("datacenter-gpu-manager-4-cuda13", f"1:{version}"),
+        StandinPackage("datacenter-gpu-manager", "1:3.3.9"),
+    ]
+
+
+def be_ubuntu(host: TestHost) -> str:
+    """Make a host of the rig one of Ubuntu without a driver; return its kernel's release."""
+    kernel = host.run("uname", "-r").stdout.strip()
+    host.write(f"/lib/modules/{kernel}/build/Makefile", "# stand-in\n")
+    host.write(f"/lib/modules/{kernel}/modules.order", "")
+    for path in ("/sys/module/nvidia", "/proc/driver/nvidia"):
+        host.tree.remove(path)
+    host.write("/etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\n')
+    return kernel
+
+
+def prepare(role: str, name: str) -> None:
+    """Prepare a host of a role's Molecule scenario."""
+    rig = Rig(Path(os.environ["GPUCTL_RIG_STATE"]), lasting=True)
+    host = next(host for host in rig.hosts() if host.name == name)
+    kernel, version = be_ubuntu(host), "580.178.04"
+    with tempfile.TemporaryDirectory() as scratch:
+        offer(host, [*driver(version, kernel, fabric=True), *toolkit("1.20.0"), *dcgm("4.6.0-1")], Path(scratch))
+    installed = {
+        "fabric_manager": ["libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "libnvidia-nscq-580"],
+        "dcgm": ["nvidia-dkms-580-open", "datacenter-gpu-manager"],
+    }.get(role, [])
+    if role == "fabric_manager":
+        installed.append("nvidia-fabricmanager-580")
+    if installed:
+        host.run("apt-get", "-qq", "install", *installed)
+
+
+if __name__ == "__main__":
+    prepare(*sys.argv[1:])

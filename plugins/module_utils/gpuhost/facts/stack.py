@@ -12,8 +12,8 @@ from .. import model
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
+from . import additions, package_lists, repositories
 from . import busy as jobs
-from . import package_lists, repositories
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
@@ -41,14 +41,14 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
     module, `mok_enrolled` without Secure Boot; then they have no reason. Request: `look_up`, names of packages whose
-    versions in the repositories are read.
+    versions in the repositories are read; `sources`, repositories that count as well, see `additions.read`.
     """
     facts: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    look_up = [str(name) for name in request.get("look_up", ())]
+    wanted = {"look_up": [str(name) for name in request.get("look_up", ())], "sources": request.get("sources", ())}
     for name, reader in READERS.items():
         try:
-            facts[name] = reader(host, {"look_up": look_up, **facts})
+            facts[name] = reader(host, {**wanted, **facts})
         except Unreadable as error:
             facts[name], unread[name] = None, str(error)
         except OSError as error:
@@ -272,12 +272,23 @@ def _keys(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str]]:
         raise Unreadable(str(error)) from error
 
 
+def _additions(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = facts["sources"]
+    known = (facts["distribution"], facts["architecture"], facts["repositories"])
+    if rows and None in known:
+        raise Unreadable("the distribution or the repositories could not be read")
+    present = [row["uri"] for row in facts["repositories"] or ()]
+    return additions.read(host, rows, facts["distribution"], facts["architecture"], present) if rows else []
+
+
 def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
     if facts["kernel"] is None:
         raise Unreadable("the running kernel is unknown")
     if not package_lists.manager(host):
         raise Unreadable("neither apt-get nor dnf is on this host")
-    return package_lists.offered(host, facts["look_up"], facts["kernel"])
+    usable = [row for row in facts["additions"] or () if not row["wrong"]]
+    with additions.apt_with(host, usable) as options:
+        return package_lists.offered(host, facts["look_up"], facts["kernel"], options)
 
 
 def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
@@ -327,6 +338,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "busy": _busy,
     "repositories": _repositories,
     "keys": _keys,
+    "additions": _additions,
     "offers": _offers,
     "lists_age_days": _lists_age_days,
     "efa_installed": _efa_installed,
