@@ -25,7 +25,7 @@ NO_APT = "gpuctl changes the stack with apt only: install here what `gpuctl gpu-
 
 
 class Part(NamedTuple):
-    """What a part consists of.
+    """Content of a part.
 
     `shown`: its version for people, "" to leave the part as it is. `refused`: why it must not be changed.
     `versions`: package -> full version; `named`: those that are wanted for themselves, the others are dependencies.
