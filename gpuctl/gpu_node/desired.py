@@ -121,7 +121,7 @@ def _toolkit(made: StackPlan) -> dict[str, Any] | None:
     if component is None:
         return None
     added = {"repositories": repositories(made, "toolkit"), "files": keys(made, "toolkit")}
-    return {**_of(component), **added, "units": [CDI_REFRESH]}
+    return {**_of(component), **added, "units": [CDI_REFRESH], "runtimes": True}
 
 
 def _dcgm(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:

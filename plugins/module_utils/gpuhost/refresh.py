@@ -8,6 +8,15 @@ from .host import Host
 
 GRUB = ("update-grub", "grub2-mkconfig -o /boot/grub2/grub.cfg", "grub-mkconfig -o /boot/grub/grub.cfg")
 
+# Containers go on running: containerd's have a shim each, and Docker and CRI-O read the file again.
+FIXED = {
+    "systemd": "systemctl daemon-reload",
+    "modules": "systemctl restart systemd-modules-load.service",
+    "containerd": "systemctl try-restart containerd.service",
+    "docker": "systemctl try-reload-or-restart docker.service",
+    "crio": "systemctl try-reload-or-restart crio.service",
+}
+
 
 def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
     """Run each refresh once; return the errors by name."""
@@ -22,12 +31,10 @@ def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
 
 
 def _commands(host: Host, name: str) -> list[str]:
-    if name == "systemd":
-        return ["systemctl daemon-reload"]
+    if name in FIXED:
+        return [FIXED[name]]
     if name == "irqbalance":  # irqbalance reads its arguments only when it starts
         return ["systemctl daemon-reload", "systemctl try-restart irqbalance.service"]
-    if name == "modules":
-        return ["systemctl restart systemd-modules-load.service"]
     if name == "initramfs":
         return _initramfs(host)
     if name == "udev":  # only a running udevd has rules to reload

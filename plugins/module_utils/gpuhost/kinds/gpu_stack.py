@@ -15,6 +15,7 @@ from ..resources.file import described
 from ..resources.module import Module
 from ..resources.unit import runs, show
 from ..snapshot import HostSnapshot
+from . import _container_runtimes
 from ._common import read_all, settled
 from ._types import Type
 
@@ -32,6 +33,7 @@ class Part(NamedTuple):
     `removes`: packages that go. `holds`: packages to hold, if they are there. `repositories` and `files`: path ->
     content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
     must have, "" for none. `earlier`: packages whose present version no repository has any more.
+    `runtimes`: True to let container runtimes know NVIDIA's.
     """
 
     shown: str = ""
@@ -46,6 +48,7 @@ class Part(NamedTuple):
     start: bool = True
     driver: str = ""
     earlier: Sequence[str] = ()
+    runtimes: bool = False
 
 
 def type_of(key: str) -> Type | None:
@@ -68,12 +71,14 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part) -> Reading:
     host = snapshot.host
     if not host.which("apt-get"):
         raise Unsupported(NO_APT)
+    runtimes = _container_runtimes.files(host) if part.runtimes else {}
     files = tuple(
         step
         for kind, texts in (("file", part.files), ("repository", part.repositories))
         for path, text in texts.items()
         for step in snapshot.step(f"{kind}:{path}", described(text))
     )
+    files += tuple(step for path, text in runtimes.items() for step in snapshot.step(f"file:{path}", text))
     debs = _debs(host, part)
     installed = _installed(host, part)
     built = _module(host, part) if part.driver else ()

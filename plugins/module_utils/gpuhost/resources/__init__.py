@@ -103,5 +103,8 @@ REFRESH_BY_PATH = (
     ("/etc/udev/", "udev"),
     ("/etc/default/grub.d/", "grub"),
     ("/etc/modules-load.d/", "modules"),
+    ("/etc/containerd/", "containerd"),
+    ("/etc/docker/", "docker"),
+    ("/etc/crio/", "crio"),
     ("/etc/modprobe.d/gpuctl-", "initramfs"),  # it has modules that are loaded before this file can be read
 )
