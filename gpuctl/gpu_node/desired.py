@@ -15,6 +15,7 @@ PARTS = ("driver", "fabric", "toolkit", "dcgm")
 NOUVEAU = "/etc/modprobe.d/gpuctl-nvidia.conf"
 PIN = "/etc/apt/preferences.d/gpuctl-nvidia.pref"
 MODULES = "/etc/modules-load.d/gpuctl-nvidia.conf"
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 MARK = "# Written by gpuctl; `gpuctl rollback --only gpu_stack` takes it back.\n"
 BLACKLIST = f"{MARK}blacklist nouveau\noptions nouveau modeset=0\nblacklist nova_core\nblacklist nova_drm\n"
 # Services with a unit of their own; fabric manager's starts NVLSM.
@@ -112,6 +113,8 @@ def _fabric(made: StackPlan) -> dict[str, Any] | None:
         return None
     units = [UNITS[name] for name in made.services if name in UNITS]
     files = {MODULES: f"{MARK}{''.join(f'{name}{chr(10)}' for name in made.modules)}"} if made.modules else {}
+    if made.imex_nodes:
+        files[IMEX_NODES] = "".join(f"{address}\n" for address in made.imex_nodes)
     # Before the new driver runs, the services cannot: they start with the host.
     return {"shown": made.fabric.value, "units": units, "files": files, "start": made.reboot is False}
 

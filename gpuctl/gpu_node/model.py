@@ -107,7 +107,8 @@ class StackRequest:
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
     `without`: packages of the driver's set that the site does not want. `source`: where NVIDIA's repositories are, for
-    hosts that do not have them: "nvidia", or the address of a mirror; None to add none.
+    hosts that do not have them: "nvidia", or the address of a mirror; None to add none. `imex_nodes`: addresses of the
+    trays that share memory over IMEX; empty to leave its list to others.
     """
 
     driver: DriverVersion | int | None
@@ -119,6 +120,7 @@ class StackRequest:
     repository: str = "nvidia"
     without: tuple[str, ...] = ()
     source: str | None = None
+    imex_nodes: tuple[str, ...] = ()
 
     @property
     def branch(self) -> int | None:
@@ -171,6 +173,7 @@ class StackPlan:
     module_stream: str = ""
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add
+    imex_nodes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None

@@ -66,6 +66,7 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
+        imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
         additions=tuple(row for row in facts.additions or () if not row.wrong),
         holds=holds(chosen, flavour, fabric, request, facts) if chosen else (),
         pin=offers.filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",

@@ -58,6 +58,7 @@ FIELDS = Section(
         "efa": Text(_VERSION, "a version such as 1.48.0"),
         "repository": Choice(("nvidia", "distribution")),
         "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
+        "imex_nodes": ListOf(Text(r"[0-9A-Fa-f.:]+", "the address of a tray"), "addresses", True),
         "without": ListOf(Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", True),
     },
     required=("driver",),

@@ -17,7 +17,10 @@ PUBLIC_KEY, VERSION = 6, 4
 def fingerprints(text: str) -> list[str]:
     """Fingerprints of the primary keys, 40 hexadecimal digits each; empty if the text has no key of version 4."""
     found: list[str] = []
-    for match in _BLOCK.finditer(text.replace("\r", "")):
+    text = text.replace("\r", "")
+    if text.count("-----BEGIN PGP") != len(_BLOCK.findall(text)):  # one that others might read
+        return []
+    for match in _BLOCK.finditer(text):
         lines = [line.strip() for line in match.group(1).splitlines()]
         encoded = "".join(line for line in lines if line and not line.startswith("="))  # = begins the checksum
         try:

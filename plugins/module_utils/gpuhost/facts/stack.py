@@ -176,6 +176,8 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
     """Packages that dpkg has left half done."""
+    if not host.which("dpkg-query") and not host.which("rpm"):
+        raise Unreadable("neither dpkg nor rpm is on this host")
     try:
         return deb.interrupted(host) if host.which("dpkg-query") else []
     except model.Unreadable as error:
