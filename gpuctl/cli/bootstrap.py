@@ -1,4 +1,4 @@
-"""bootstrap: set up a workstation, and derive pins for tools."""
+"""bootstrap: set up a workstation or GPU hosts, and derive pins for tools."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 
 
-@click.group("bootstrap", cls=Group)
+@click.group("bootstrap", cls=Group, members={"gpu-node": "gpuctl.cli.gpu_node.bootstrap:bootstrap"})
 def group() -> None:
-    """Set up a workstation: its tools, PATH and shell completion."""
+    """Set up a workstation, or GPU hosts from the driver to the container toolkit."""
 
 
 @group.command()

@@ -78,11 +78,14 @@ def _packages(case: Case, component: Component, packages: Sequence[str], add: st
     versions = [facts.packages.get(package, "") for package in packages]
     installed = named(dict.fromkeys(offers.without_epoch(version) for version in versions if version))
     if all(_is(version, desired) for version in versions) and not component.removes:
-        return replace(component, installed=installed, changes=False), []
+        present = tuple(zip(packages, versions, strict=True))
+        return replace(component, installed=installed, changes=False, versions=present), []
     label = f"{component.name} {desired}"
     selection = offers.exact(case, packages, lambda version: _is(version, desired), label, add)
     specs = tuple(offers.with_version(case.manager, name, full) for name, full in selection.versions.items())
-    return replace(component, installed=installed, packages=specs, changes=True), list(selection.findings)
+    chosen = tuple(selection.versions.items())
+    changed = replace(component, installed=installed, packages=specs, changes=True, versions=chosen)
+    return changed, list(selection.findings)
 
 
 def _is(full: str, version: str) -> bool:

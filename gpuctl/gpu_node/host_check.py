@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
-from gpuctl.gpu_node.model import HostGpuFacts, Repository, RepositoryKey, StackRequest
+from gpuctl.gpu_node.model import Addition, HostGpuFacts, Repository, RepositoryKey, StackRequest
 from gpuctl.gpu_node.offers import REFRESH
 from gpuctl.gpu_node.rows import Key, Knowledge
 from gpuctl.gpu_node.version import DriverVersion, upstream
@@ -69,8 +69,21 @@ def judge_repositories(host: str, facts: HostGpuFacts, known: Knowledge) -> list
     for key in facts.keys:
         if key.name.partition(" ")[0] not in signing and key.name not in signing:
             findings += _key(host, key, pinned, facts.distribution, known)
+    for addition in facts.additions or ():
+        findings += _addition(host, addition, facts.distribution, known)
     shown = named(f"{row.uri} by {named(row.keys)}" for row in facts.repositories) or "no repository of NVIDIA yet"
     return or_ok(KEY, host, findings, shown)
+
+
+def _addition(host: str, row: Addition, distribution: str, known: Knowledge) -> Iterator[Finding]:
+    """A repository to add is trusted by the fingerprint of its key alone: both come from the same address."""
+    address = next((line.partition(" ")[2] for line in row.text.splitlines() if line.startswith("URIs:")), "")
+    if row.wrong:
+        hint = "let the host reach it, or set source to a mirror that has the same paths"
+        yield unknown(KEY, host, f"the key of {address} could not be fetched: {row.wrong}", hint)
+    for fingerprint in row.fingerprints:
+        key = RepositoryKey(f"the key of {address}", fingerprint)
+        yield from _key(host, key, _pinned(distribution, known.keys, address), distribution, known)
 
 
 def _pinned(distribution: str, keys: tuple[Key, ...], uri: str = "") -> tuple[Key, ...]:
@@ -177,6 +190,17 @@ def judge_packages(host: str, facts: HostGpuFacts, request: StackRequest, known:
         shown = named(f"{name} {facts.packages.get(name, '(not installed)')}" for name in other)
         return [warn("holds", host, f"held at another version than {request.driver}: {shown}", "release these holds")]
     return [ok("holds", host, named(parts) or "none of the driver")]
+
+
+def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
+    """Nothing can be installed while dpkg has not completed its last work."""
+    if facts.interrupted is None:
+        message = f"packages left half done could not be read{facts.why('interrupted')}"
+        return [unknown("interrupted", host, message, AS_ROOT)]
+    if facts.interrupted:
+        hint = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
+        return [fail("interrupted", host, f"dpkg was interrupted: {named(facts.interrupted)}", hint)]
+    return []
 
 
 def _has(version: str, request: StackRequest) -> bool:

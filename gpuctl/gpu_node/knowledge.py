@@ -122,6 +122,18 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
             why=_TEXT,
         )
     },
+    "repositories.yml": {
+        "repositories": _rows(
+            rows.Source,
+            "repositories",
+            {
+                "name": _TEXT,
+                "component": Choice(("driver", "toolkit")),
+                "distributions": _DISTRIBUTIONS,
+                **dict.fromkeys(("base", "path", "suite", "key"), _TEXT),
+            },
+        )
+    },
     "packages.yml": {
         "sets": _rows(
             rows.PackageSet,

@@ -43,6 +43,22 @@ class RepositoryKey:
 
 
 @dataclass(frozen=True)
+class Addition:
+    """A repository that the host does not have: its file and key, as they would be written.
+
+    `fingerprints`: of the fetched key, which may have several; `wrong`: why it could not be fetched.
+    """
+
+    name: str
+    file: str
+    text: str
+    key_file: str
+    key: str
+    fingerprints: tuple[str, ...]
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
 class HostGpuFacts:
     """Facts that decide a host's stack. None: could not be read, never "nothing"; `unread` has the reasons.
 
@@ -63,6 +79,7 @@ class HostGpuFacts:
     distribution: str | None  # ubuntu24.04, rhel9
     architecture: str | None  # x86_64, aarch64
     packages: Mapping[str, str] | None = field(hash=False)  # name -> version, of those that concern the stack
+    interrupted: tuple[str, ...] | None  # packages that dpkg has left half done
     holds: tuple[str, ...] | None
     pins: tuple[str, ...] | None
     running_module: str | None
@@ -73,6 +90,7 @@ class HostGpuFacts:
     busy: tuple[str, ...] | None  # reasons not to disturb the host
     repositories: tuple[Repository, ...] | None
     keys: tuple[RepositoryKey, ...] | None
+    additions: tuple[Addition, ...] | None  # repositories that the site wants, and the host does not have
     offers: Mapping[str, tuple[str, ...]] | None = field(hash=False)
     lists_age_days: int | None  # since the package lists were fetched
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
@@ -88,6 +106,9 @@ class StackRequest:
     """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
+    `without`: packages of the driver's set that the site does not want. `source`: where NVIDIA's repositories are, for
+    hosts that do not have them: "nvidia", or the address of a mirror; None to add none. `imex_nodes`: addresses of the
+    trays that share memory over IMEX; empty to leave its list to others.
     """
 
     driver: DriverVersion | int | None
@@ -97,6 +118,9 @@ class StackRequest:
     dcgm: str | None = None
     efa: str | None = None
     repository: str = "nvidia"
+    without: tuple[str, ...] = ()
+    source: str | None = None
+    imex_nodes: tuple[str, ...] = ()
 
     @property
     def branch(self) -> int | None:
@@ -116,7 +140,8 @@ class Component:
     """A part of the stack: driver, container toolkit, dcgm or efa.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
-    installed for it, by name; `changes`: None if it is not known.
+    installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its
+    packages, whether they are there or not; empty if they are not known.
     """
 
     name: str
@@ -126,6 +151,7 @@ class Component:
     removes: tuple[str, ...] = ()
     why: str = ""
     changes: bool | None = None
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +172,8 @@ class StackPlan:
     modules: tuple[str, ...] = ()  # to load at boot
     module_stream: str = ""
     packages: tuple[str, ...] = ()
+    additions: tuple[Addition, ...] = ()  # repositories to add
+    imex_nodes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None

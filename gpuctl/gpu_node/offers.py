@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import HostGpuFacts, StackRequest
-from gpuctl.gpu_node.rows import Knowledge, PackageSet
+from gpuctl.gpu_node.rows import Knowledge, PackageSet, Source
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
 REPOSITORY = "repository"
@@ -38,6 +39,32 @@ def names_to_look_up(request: StackRequest, known: Knowledge) -> tuple[str, ...]
     if request.dcgm is not None:
         names += [name for row in known.dcgm for name in row.packages]
     return tuple(dict.fromkeys(names))
+
+
+def sources(request: StackRequest, known: Knowledge) -> list[dict[str, Any]]:
+    """Repositories that hosts without them get, for the request of facts; none unless the site sets `source`."""
+    if request.source is None:
+        return []
+    wanted = {"toolkit"} if request.toolkit is not None else set()
+    if request.repository == "nvidia" and (request.driver is not None or request.dcgm is not None):
+        wanted.add("driver")
+    return [
+        {
+            "name": row.name,
+            "distributions": list(row.distributions),
+            "uri": _address(row, request.source, row.path),
+            "suite": row.suite,
+            "key": _address(row, request.source, row.key),
+            "match": next(key.uri for key in known.keys if re.search(key.uri, row.path)),
+        }
+        for row in known.repositories
+        if row.component in wanted
+    ]
+
+
+def _address(row: Source, source: str, path: str) -> str:
+    """An address of NVIDIA's, or of a mirror that has the same paths."""
+    return f"{row.base if source == 'nvidia' else source.rstrip('/')}/{path}"
 
 
 def filled(template: str, request: StackRequest) -> str:

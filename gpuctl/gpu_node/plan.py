@@ -66,6 +66,8 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
+        imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
+        additions=tuple(row for row in facts.additions or () if not row.wrong),
         holds=holds(chosen, flavour, fabric, request, facts) if chosen else (),
         pin=offers.filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",
         reboot={"yes": True, "no": False}.get(reboot.value or ""),
@@ -86,12 +88,12 @@ def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: C
     findings = [*_fabric_packages(case, chosen, fabric), *components.judge_origin(case)]
     if facts.packages is None:
         return Driver(component, request, chosen, findings)  # judge_packages has the finding
-    templates = one_version_packages(chosen, flavour, fabric, facts.architecture)
-    names = [offers.filled(name, request) for name in templates]
+    names = _names(chosen, flavour, fabric, case)
     free = chosen.free if fabric.value == "nvlsm" else ()
     component = replace(component, installed=_installed(facts.packages, names))
     if isinstance(desired, DriverVersion) and _complete(facts.packages, names, free, desired):
-        return Driver(replace(component, changes=False), request, chosen, findings)
+        present = tuple((name, facts.packages[name]) for name in (*names, *free))
+        return Driver(replace(component, changes=False, versions=present), request, chosen, findings)
     version, selection = offers.of_driver(case, names, free, desired, _add_repository(case))
     findings += selection.findings
     if version is None:
@@ -99,8 +101,22 @@ def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: C
         return Driver(replace(component, packages=specs, changes=True), request, chosen, findings)
     changes = not _complete(facts.packages, names, free, version)
     specs = tuple(offers.with_version(chosen.manager, name, full) for name, full in selection.versions.items())
-    component = replace(component, desired=str(version), packages=specs if changes else (), changes=changes)
+    versions = selection.versions if changes else {name: facts.packages[name] for name in (*names, *free)}
+    component = replace(
+        component,
+        desired=str(version),
+        packages=specs if changes else (),
+        changes=changes,
+        versions=tuple(versions.items()),
+    )
     return Driver(component, replace(request, driver=version), chosen, findings)
+
+
+def _names(chosen: PackageSet, flavour: Choice, fabric: Choice, case: Case) -> list[str]:
+    """Packages of the set that the site wants."""
+    templates = one_version_packages(chosen, flavour, fabric, case.facts.architecture)
+    names = (offers.filled(name, case.request) for name in templates)
+    return [name for name in names if name not in case.request.without]
 
 
 def _add_repository(case: Case) -> str:
@@ -162,6 +178,7 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
     if parts:
         findings += host_check.judge_packages(host, facts, case.request, case.known)
         findings += host_check.judge_repositories(host, facts, case.known)
+    findings += host_check.judge_interrupted(host, facts) if parts else []
     if any(component.changes is not False for component in parts):
         findings += [*host_check.judge_lists(host, facts), *host_check.judge_busy(host, facts)]
     return findings
@@ -199,7 +216,7 @@ def holds(
 ) -> tuple[str, ...]:
     """Packages to hold: the set, and the kernel for which DKMS built the module."""
     templates = one_version_packages(chosen, flavour, fabric, facts.architecture)
-    names = [offers.filled(name, request) for name in templates]
+    names = [name for template in templates if (name := offers.filled(template, request)) not in request.without]
     kernel = [name.replace("{kernel}", facts.kernel) for name in chosen.kernel] if facts.kernel else []
     return (*names, *kernel) if names else ()
 

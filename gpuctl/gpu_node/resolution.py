@@ -30,9 +30,25 @@ def question(made: StackPlan) -> dict[str, Any] | None:
     undecided = any(finding.check in {ONE_VERSION, REPOSITORY} for finding in problems(made.findings))
     if undecided or not made.packages:
         return None
-    version = driver_version(made.driver)
-    pins = f"Package: {PINNED}\nPin: version {version}*\nPin-Priority: 1000\n" if version else ""
-    return {"packages": list(made.packages), "pins": pins, "hotfixes": bool(made.module_stream)}
+    removes = [f"{name}-" for part in made.components for name in part.removes if not made.module_stream]
+    return {
+        "packages": [*made.packages, *removes],
+        "pins": pins(made.driver),
+        "hotfixes": bool(made.module_stream),
+        **_added(made),
+    }
+
+
+def _added(made: StackPlan) -> dict[str, Any]:
+    fields = ("name", "file", "text", "key_file", "key")
+    rows = [{name: getattr(row, name) for name in fields} for row in made.additions]
+    return {"additions": rows} if rows else {}
+
+
+def pins(driver: str) -> str:
+    """Preferences of apt that keep all parts at a driver's full version; "" without one."""
+    version = driver_version(driver)
+    return f"Package: {PINNED}\nPin: version {version}*\nPin-Priority: 1000\n" if version else ""
 
 
 def unresolved(made: StackPlan, why: str) -> StackPlan:

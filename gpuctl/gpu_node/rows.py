@@ -84,6 +84,20 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Source:
+    """A repository of NVIDIA's to add: addresses below `base`, with {distribution} and {architecture} of the host."""
+
+    name: str
+    component: str
+    distributions: tuple[str, ...]
+    base: str
+    path: str
+    suite: str
+    key: str
+    source: str
+
+
+@dataclass(frozen=True)
 class PackageSet:
     distributions: tuple[str, ...]
     repository: str  # nvidia, distribution
@@ -166,6 +180,7 @@ class Knowledge:
     architectures: tuple[Architecture, ...]
     fabric: tuple[Fabric, ...]
     keys: tuple[Key, ...]
+    repositories: tuple[Source, ...]
     sets: tuple[PackageSet, ...]
     one_version: tuple[OneVersion, ...]
     dcgm: tuple[Dcgm, ...]

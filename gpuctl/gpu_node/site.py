@@ -12,6 +12,7 @@ from gpuctl.core.strict_yaml import (
     At,
     Choice,
     EmptyFile,
+    ListOf,
     Mistakes,
     Node,
     Parsed,
@@ -34,6 +35,10 @@ def _driver(text: str) -> DriverVersion | int | str | None:
     return int(text) if re.fullmatch(r"[1-9]\d\d", text) else driver_version(text)
 
 
+def _source(text: str) -> str | None:
+    return text if text == "nvidia" or re.fullmatch(r"(https?://[^\s/]|file:/)\S*", text) else None
+
+
 def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
     driver = values["driver"]
     if driver == NONE and values.get("flavour", "auto") != "auto":
@@ -52,6 +57,11 @@ FIELDS = Section(
         "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
         "efa": Text(_VERSION, "a version such as 1.48.0"),
         "repository": Choice(("nvidia", "distribution")),
+        "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
+        "imex_nodes": ListOf(Text(r"[0-9A-Fa-f.:]+", "the address of a tray"), "addresses", unique=True),
+        "without": ListOf(
+            Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", unique=True
+        ),
     },
     required=("driver",),
     make=_request,
@@ -79,11 +89,12 @@ def read_variables(variables: Mapping[str, object], place: str) -> StackRequest:
     return request
 
 
-def plain(request: StackRequest) -> dict[str, str]:
+def plain(request: StackRequest) -> dict[str, Any]:
     """The request as a site writes it; `read_variables` is the inverse."""
     driver = NONE if request.driver is None else str(request.driver)
     written = {name: getattr(request, name) for name in FIELDS.fields if name != "driver"}
-    return {"driver": driver, **{name: value for name, value in written.items() if value is not None}}
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in written.items()}
+    return {"driver": driver, **{name: value for name, value in lists.items() if value not in (None, [])}}
 
 
 def schema() -> Schema:

@@ -44,7 +44,7 @@ def plan(request: TuneRequest | RollbackRequest) -> Plan:
     `GpuctlError` if hosts are to be changed and the run cannot be recorded.
     """
     if not request.check:
-        _check_run_history()
+        check_run_history()
     return _plan_tune(request) if isinstance(request, TuneRequest) else _plan_rollback(request)
 
 
@@ -118,7 +118,7 @@ def save_run(run: RunRecord, code: int | None, results: Sequence[HostResult], un
     return run.name
 
 
-def _check_run_history() -> None:
+def check_run_history() -> None:
     """Refuse to change hosts if the run cannot be recorded."""
     try:
         run_history.folder()

@@ -57,6 +57,16 @@ class FleetPlan:
 
 
 @dataclass(frozen=True)
+class Survey:
+    """Facts of the hosts of an inventory. `targets`: all that are planned, whether they were reached or not."""
+
+    source: Path
+    targets: Sequence[Target]
+    fleet: Fleet
+    left_out: Sequence[str]
+
+
+@dataclass(frozen=True)
 class SiteStack:
     """The desired stack of a host. `plain`: the gpu_stack as it was written, for the file of facts."""
 
@@ -70,11 +80,16 @@ def plan_hosts(request: PlanRequest, today: date, on_result: OnResult) -> FleetP
     if request.source is not None:
         fleet, left_out = _recorded(request.source, request), ()
     else:
-        fleet, left_out = _collected(request, today, on_result)
+        surveyed = survey(request, today, on_result)
+        fleet, left_out = surveyed.fleet, surveyed.left_out
     if request.save is not None:
         facts_file.save(request.save, fleet)
-    plans = [_planned(name, row, request.source is not None, today) for name, row in fleet.hosts.items()]
-    return FleetPlan(plans, fleet.unasked, left_out)
+    return FleetPlan(plans_of(fleet, today, recorded=request.source is not None), fleet.unasked, left_out)
+
+
+def plans_of(fleet: Fleet, today: date, *, recorded: bool = False) -> list[StackPlan]:
+    """The plan of each host with facts. `recorded`: the facts are of a file."""
+    return [_planned(name, row, recorded, today) for name, row in fleet.hosts.items()]
 
 
 def _recorded(source: Path, request: PlanRequest) -> Fleet:
@@ -94,12 +109,22 @@ def _of_file(path: Path) -> SiteStack:
     return SiteStack(request, site.plain(request))
 
 
-def _collected(request: PlanRequest, today: date, on_result: OnResult) -> tuple[Fleet, Sequence[str]]:
-    hosts, wanted, left_out = _hosts(request)
+def survey(request: PlanRequest, today: date, on_result: OnResult, only: Sequence[str] | None = None) -> Survey:
+    """Ask the hosts for their facts, and let those that change resolve their packages; nothing is changed.
+
+    `only`: hosts among which those with a gpu_stack are asked, which may be none; None for those of the request.
+    """
+    source, hosts, wanted, left_out = _hosts(request, only)
     known = knowledge()
     direct = [host for host in hosts if not host.needs_ansible]
-    looks = {name: offers.names_to_look_up(row.request, known) for name, row in wanted.items()}
-    results = _ask(direct, lambda host: _question("stack", {"look_up": list(looks[host.name])}), request, on_result)
+    looks = {
+        name: {
+            "look_up": list(offers.names_to_look_up(row.request, known)),
+            "sources": offers.sources(row.request, known),
+        }
+        for name, row in wanted.items()
+    }
+    results = _ask(direct, lambda host: _question("stack", looks[host.name]), request, on_result)
     records: dict[str, HostRecord] = {}
     unasked = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
     for result in results:
@@ -110,21 +135,28 @@ def _collected(request: PlanRequest, today: date, on_result: OnResult) -> tuple[
     records = _resolve(direct, records, request, today, on_result)
     names = [host.name for host in hosts]
     ordered = {name: records[name] for name in names if name in records}
-    return Fleet(ordered, {name: unasked[name] for name in names if name in unasked}), left_out
+    fleet = Fleet(ordered, {name: unasked[name] for name in names if name in unasked})
+    return Survey(source, hosts, fleet, left_out)
 
 
-def _hosts(request: PlanRequest) -> tuple[list[Target], dict[str, SiteStack], list[str]]:
-    """Hosts to ask, the stack of each, and hosts without one."""
+def _hosts(
+    request: PlanRequest, only: Sequence[str] | None
+) -> tuple[Path, list[Target], dict[str, SiteStack], list[str]]:
+    """The inventory, hosts to ask, the stack of each, and hosts without one."""
     source = find_inventory(request.inventory)
     variables = inventory_cache.read(source, request.limit, also=VARIABLE)
     members = {name for name, row in variables.items() if GROUP in row["group_names"]}
     chosen = {name: row for name, row in variables.items() if request.limit or not members or name in members}
+    if only is not None:
+        chosen = {name: variables[name] for name in only if variables.get(name, {}).get(VARIABLE) is not None}
+        if not chosen:
+            return source, [], {}, []
     if request.stack is not None:
         wanted = dict.fromkeys(chosen, _of_file(request.stack))
     else:
         wanted = stacks_of_variables(chosen, source)
     targets = [target(name, row) for name, row in chosen.items() if name in wanted]
-    return targets, wanted, [name for name in chosen if name not in wanted]
+    return source, targets, wanted, [name for name in chosen if name not in wanted]
 
 
 def stacks_of_variables(chosen: Mapping[str, Mapping[str, Any]], source: Path) -> dict[str, SiteStack]:

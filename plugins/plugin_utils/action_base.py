@@ -28,6 +28,14 @@ KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=3 -o ControlPath=
 packed_engine()
 
 
+class NoAnswerError(Exception):
+    """The host gave no answer; `outcome` is the result of the task."""
+
+    def __init__(self, outcome: dict[str, Any]) -> None:
+        super().__init__(str(outcome.get("msg", "")))
+        self.outcome = outcome
+
+
 class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no types
     """Runs the engine on the host: streamed over the open connection, or as the module of the same name.
 
@@ -59,15 +67,22 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
 
     def _stream(self, request: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         check = bool(self._task.check_mode)
+        try:
+            answer = self._visit({**request, "action": self.action, "check": check}, task_vars)
+        except NoAnswerError as error:
+            return error.outcome
+        return result(answer, check=check, strict=bool(request.get("strict")), with_diff=bool(self._task.diff))
+
+    def _visit(self, visit: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's answer to one request; `NoAnswerError` with the task's result if there is none."""
         token = f"gpuctl-{secrets.token_hex(8)} "
-        visit = {**request, "action": self.action, "check": check}
         program = script(json.dumps(visit), token)
         try:
             with bounded_memory(MOST_MEMORY):
                 streams = self._low_level_execute_command(self._start(task_vars), in_data=program)
-        except TooMuchMemoryError:
+        except TooMuchMemoryError as error:
             _end_children()
-            return _failed(visit_failures.TOO_MUCH_OUTPUT, visit_failures.PRINTS_ENDLESSLY)
+            raise NoAnswerError(_failed(visit_failures.TOO_MUCH_OUTPUT, visit_failures.PRINTS_ENDLESSLY)) from error
         except AnsibleConnectionFailure as error:
             _, _, cause = str(error).rpartition("over ssh: ")
             if visit_failures.UNRESPONSIVE in cause:
@@ -76,18 +91,17 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
             self._low_level_execute_command(":", sudoable=False)
             if cause.strip():
                 raise
-            return _failed(visit_failures.KILLED, visit_failures.COMPLETES)
+            raise NoAnswerError(_failed(visit_failures.KILLED, visit_failures.COMPLETES)) from error
         if streams["rc"] == 128 + signal.SIGKILL:
-            return _failed(visit_failures.KILLED, visit_failures.COMPLETES)
+            raise NoAnswerError(_failed(visit_failures.KILLED, visit_failures.COMPLETES))
         try:
-            answer = answers.find(streams["stdout"].encode(errors="surrogateescape"), token, visit)
+            return answers.find(streams["stdout"].encode(errors="surrogateescape"), token, visit)
         except answers.BadAnswer as error:
             reason = str(error)
             if reason == answers.NO_ANSWER:
                 reason = _why(streams["stderr"] or streams["stdout"])
             raw = {"module_stdout": streams["stdout"], "module_stderr": streams["stderr"], "rc": streams["rc"]}
-            return {"failed": True, "msg": reason, **raw}
-        return result(answer, check=check, strict=bool(request.get("strict")), with_diff=bool(self._task.diff))
+            raise NoAnswerError({"failed": True, "msg": reason, **raw}) from error
 
     def _detect_dead_hosts(self) -> None:
         """Let ssh give up a host that dies during the task; it would wait until the task's own limit.

@@ -27,6 +27,7 @@ NO_ANSWER = "it ran our program and gave no answer"
 TYPES: Mapping[str, type] = {
     "tune": answer_types.Visit,
     "undo": answer_types.Visit,
+    "repair": answer_types.Repair,
     "records": answer_types.Records,
     "facts": answer_types.MachineFacts,
     "act": answer_types.Acted,

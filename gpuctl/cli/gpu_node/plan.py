@@ -45,8 +45,8 @@ LABEL_WIDTH = 18
 def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -> None:
     """Show which driver, fabric services and packages every GPU host would get, and why, or why it is refused.
 
-    Nothing is installed or written on a host. Packages are resolved on the host, with the package lists it has. Exit
-    code 1 if a host is refused or unknown, 3 if one was not reached.
+    Nothing is installed or written on a host: `gpuctl bootstrap gpu-node` does that. Packages are resolved on the
+    host, with the package lists it has. Exit code 1 if a host is refused or unknown, 3 if one was not reached.
     """
     from gpuctl.domain.findings import exit_code
     from gpuctl.domain.report import Report
@@ -55,7 +55,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     check_folder(metrics)
     started = time.monotonic()
     fleet = plan_hosts(request, datetime.now().astimezone().date(), output.unreached)
-    results = [*_unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)]
+    results = [*unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)]
     code = worst([exit_code(results, strict), 3 if fleet.unasked else 0])
     if request.source is None:
         count = output.plural(len(fleet.plans) + len(fleet.unasked), "host")
@@ -64,11 +64,11 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     details = {"hosts": hosts, "unasked": dict(fleet.unasked), "left_out": list(fleet.left_out)}
     target = str(request.source or request.inventory or "localhost")
     report = Report("gpu-node plan", {target: results}, details, strict=strict, code=code)
-    publish(report, form, metrics, lambda: _show(fleet, results))
+    publish(report, form, metrics, lambda: show(fleet, results))
     raise click.exceptions.Exit(code)
 
 
-def _unreached(fleet: FleetPlan) -> list[Finding]:
+def unreached(fleet: FleetPlan) -> list[Finding]:
     from gpuctl.domain.findings import unknown
 
     return [
@@ -110,7 +110,7 @@ def _as_dict(made: StackPlan) -> dict[str, Any]:
     }
 
 
-def _show(fleet: FleetPlan, results: Sequence[Finding]) -> None:
+def show(fleet: FleetPlan, results: Sequence[Finding]) -> None:
     """One line for hosts alike, then the reasons of each group, then all findings."""
     from gpuctl.domain.findings import Verdict
     from gpuctl.gpu_node.plan import alike

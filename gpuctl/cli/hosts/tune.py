@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.errors import OutputUnread
+from gpuctl.cli.hosts.carry_out import carry_out
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import InvalidInput
-from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.hosts.model import RollbackRequest, TuneRequest
 
 if TYPE_CHECKING:
-    from gpuctl.cli.hosts.report import Progress
-    from gpuctl.core.run_history import RunRecord
+    from gpuctl.hosts.plan import Plan
 
 
 @click.command("tune-nodes")
@@ -55,7 +54,10 @@ def tune_nodes(request: TuneRequest, diff: bool, yes: bool, form: Form, metrics:
     report_options,
 )
 def drift(request: TuneRequest, diff: bool, form: Form, metrics: Path | None) -> None:
-    """Compare hosts with a profile and change nothing. The exit code is 1 if a host differs."""
+    """Compare hosts with a profile, and those with a gpu_stack also with that; change nothing.
+
+    The exit code is 1 if a host differs.
+    """
     _run("drift", replace(request, check=True), diff, form, metrics)
 
 
@@ -84,56 +86,24 @@ def rollback(request: RollbackRequest, diff: bool, yes: bool, form: Form, metric
 
 
 def _run(command: str, request: TuneRequest | RollbackRequest, diff: bool, form: Form, metrics: Path | None) -> None:
-    """Carry out a request, record the run and print its report; exits with the code of the results."""
-    from gpuctl.cli.hosts.report import Progress, ReportOptions, show
-    from gpuctl.core import run_history
-    from gpuctl.hosts import judge
+    """Carry out a request and print its report; exits with the code of the results."""
     from gpuctl.hosts.inventory import DEFAULT
     from gpuctl.hosts.plan import plan
 
     check_folder(metrics)
     with output.slow_notice(f"reading the inventory {request.inventory or DEFAULT}"):
         planned = plan(request)
-    record, run = run_history.new(sys.argv[1:]), ""
-    job, drifts = planned.job, command == "drift"
-    hosts = [host.name for host in planned.hosts]
-    with Progress(hosts, lambda progress: _begin(record, progress), strict=job.strict) as progress:
-        try:
-            progress.finish(planned.run(progress))
-        finally:
-            if not job.check:
-                run = _finish(record, progress)
-    code = judge.exit_code(progress.results, strict=job.strict, drift=drifts)
-    shown = ReportOptions(form, metrics, command, job.check, diff, job.strict, drifts, planned.reasons)
-    try:
-        show(progress.results, shown, run, planned.inventory, code)
-    except BrokenPipeError as error:  # the output is not read any more: the exit code still gives the result
-        raise OutputUnread(code) from error
-    raise click.exceptions.Exit(code)
+    if command == "drift" and isinstance(request, TuneRequest):
+        planned = _with_stack(planned, request)
+    carry_out(planned, command, diff, form, metrics)
 
 
-def _begin(record: RunRecord, progress: Progress) -> None:
-    """Write the run to the history before its hosts are changed, so that a killed run is in it."""
-    from gpuctl.hosts.plan import save_run, unrecorded
+def _with_stack(planned: Plan, request: TuneRequest) -> Plan:
+    """The comparison with the software stack of GPU hosts that have a gpu_stack."""
+    from gpuctl.workflows.gpu_node_apply import with_stack
 
-    try:
-        save_run(record, None, progress.results, progress.unfinished)
-    except OSError as error:
-        raise unrecorded(error) from error
-
-
-def _finish(record: RunRecord, progress: Progress) -> str:
-    """Complete the run in the history, also an interrupted one; "" if that fails."""
-    from gpuctl.hosts import judge
-    from gpuctl.hosts.plan import save_run
-
-    interrupted = isinstance(sys.exception(), KeyboardInterrupt)
-    code = INTERRUPTED if interrupted else judge.exit_code(progress.results, strict=progress.strict)
-    try:
-        return save_run(record, code, progress.results, progress.unfinished)
-    except OSError as error:  # the report of the hosts matters more
-        click.echo(f"gpuctl: no record of this run: {error}", err=True)
-        return ""
+    today = datetime.now().astimezone().date()
+    return with_stack(planned, today, lambda _: None, forks=request.run.forks, timeout_s=request.run.timeout)
 
 
 def _confirm_this_machine(inventory: str | None, confirmed: bool) -> None:

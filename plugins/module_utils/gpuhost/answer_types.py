@@ -91,6 +91,13 @@ class Visit(_Visit, total=False):
     notes: list[str]
 
 
+class Repair(TypedDict):
+    """Answer to "repair"."""
+
+    form: int
+    repaired: list[str]
+
+
 class RecordRow(TypedDict):
     """See `record.Record`; `settings` is the number of its entries."""
 

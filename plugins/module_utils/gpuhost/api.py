@@ -19,7 +19,7 @@ from .lock import Locked, last_run, lock
 from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
 from .overlays import select
 from .record import Owned, Record
-from .resources import show
+from .resources import deb, show
 from .snapshot import HostSnapshot
 
 FORM = 1
@@ -37,7 +37,7 @@ class InvalidRequest(Exception):
 def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any]:
     """Carry out a request and return the answer as plain values.
 
-    Request: `action` (a name in `ACTIONS`), `check` (change nothing), `by` (user and machine), and
+    Request: `action` (a name in `ACTIONS`), `check` (change nothing), `actor` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
     for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/; for act:
     `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
@@ -116,7 +116,7 @@ def _mine(snapshot: HostSnapshot, run: Run) -> dict[str, Owned]:
 
 
 def _check_known(owned: dict[str, Owned], only: list[str]) -> None:
-    unknown = [pattern for pattern in only if not any(fnmatchcase(entry.knob, pattern) for entry in owned.values())]
+    unknown = [pattern for pattern in only if not any(_fits(entry.knob, pattern) for entry in owned.values())]
     if unknown:
         changed = sorted({entry.knob for entry in owned.values()}, key=lambda knob: _unlike(knob, unknown[0]))
         shown = ", ".join(changed[:6]) + (f" and {len(changed) - 6} more" if len(changed) > 6 else "")
@@ -137,7 +137,12 @@ def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
     if not only:
         return owned
     patterns = [*only, *(program.name for program in BOOT_PROGRAMS)]
-    return {s: entry for s, entry in owned.items() if any(fnmatchcase(entry.knob, pattern) for pattern in patterns)}
+    return {s: entry for s, entry in owned.items() if any(_fits(entry.knob, pattern) for pattern in patterns)}
+
+
+def _fits(knob: str, pattern: str) -> bool:
+    """True for a name, a pattern, or the kind alone."""
+    return fnmatchcase(knob, pattern) or knob.partition(".")[0] == pattern
 
 
 def _visit(
@@ -245,6 +250,21 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
     return row
 
 
+def _repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Let dpkg complete what it was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    if request.get("check"):
+        return {"repaired": deb.interrupted(host)}
+    if not records.can_be_kept(host):
+        raise InvalidRequest(READ_ONLY, "make the disk writable")
+    with lock(host, str(request.get("actor", ""))):
+        try:
+            return {"repaired": deb.repair(host)}
+        except RuntimeError as error:
+            raise InvalidRequest(
+                str(error), "look at dpkg --audit on the host; a full disk needs room first"
+            ) from error
+
+
 def _records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     history: list[Record] = records.load(host)
     kept = ("name", "action", "scope", "profile", "by", "at", "done", "to")
@@ -304,6 +324,7 @@ FOR_ANYBODY = ("facts", "end processes", "cancel job")
 ACTIONS = {
     "tune": _tune,
     "undo": _undo,
+    "repair": _repair,
     "records": _records,
     "facts": _facts,
     "act": _act,

@@ -16,16 +16,17 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import file_of, line, make, phase, refresh_after, unit
+from .resources import deb, file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
 # A governor holds its processor's energy preference (EBUSY); leaving it restores an older one.
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
-PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
-BOOT_STATES = "boot states of units"
+PACKAGE, RESTART, FOLDER, DEB = "package:", "restart:", "folder:", "deb:"
+BOOT_STATES, TRANSACTION = "boot states of units", "packages of apt"
 RELOADING = ("enabled", "disabled", "masked")
+NOT_TRIED = "not tried, as the packages could not be changed"
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
 
 Named = tuple[str, Step]  # a knob's name and one of its steps
@@ -73,6 +74,7 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
     if run.action != "undo":
         errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
+        errors.update(_abandon(host, steps, errors))
     changed = Remembered(host)
     back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
     errors.update({step.setting: wrong for step in back if (wrong := undo_error(changed, step))})
@@ -112,12 +114,16 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in ordered))]
     first = ordered if undo else [s for s in ordered if phase(s.setting) < UNITS or _reloads(s)]
-    errors.update(_do(host, first))
+    errors.update(_do_around_debs(host, first, dict(_by_setting(steps))))
     if not undo and any(_reloads(step) and step.setting not in errors for step in first):
         names = [name for name in names if name != "systemd"]
     for name, wrong in refresh(host, names).items():
         errors.update({s.setting: wrong for s in ordered if refresh_after(s.setting) == name} or {name: wrong})
-    errors.update(_do(host, [step for step in ordered if step not in first]))
+    spoilt = _knobs_without_debs(steps, errors)
+    later = [(knob, step) for knob, step in steps if step in ordered and step not in first]
+    skipped = {step.setting: NOT_TRIED for knob, step in later if knob in spoilt}
+    units = {step for _, step in later if step.setting not in skipped}
+    errors.update({**skipped, **_do(host, [step for step in ordered if step in units])})
     # A service reads its files when it starts: restart last, and only if all its files are right.
     spoilt = {knob for knob, step in steps if step.setting in errors}
     errors.update(_do(host, [step for knob, step in restarts if knob not in spoilt]))
@@ -125,8 +131,60 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     return errors
 
 
+def _by_setting(steps: Sequence[Named]) -> list[tuple[str, str]]:
+    """(setting, knob) pairs."""
+    return [(step.setting, knob) for knob, step in steps]
+
+
+def _do_around_debs(host: Host, steps: Sequence[Step], knobs: Mapping[str, str]) -> dict[str, str]:
+    """Apply steps in order, and leave out what follows a failure of a knob that has packages in the transaction.
+
+    Packages need their repository, and what is written for packages is of no use without them. `knobs`: by setting.
+    """
+    with_debs = {knobs[step.setting] for step in steps if step.setting.startswith(DEB)}
+    errors: dict[str, str] = {}
+    for _, group in groupby(steps, key=_side_of_debs):
+        together = list(group)
+        spoilt = {knobs[setting] for setting in errors if setting in knobs} & with_debs
+        # One transaction is for all knobs: without a repository, none of them gets its packages.
+        skipped = [
+            step for step in together if knobs[step.setting] in spoilt or (spoilt and knobs[step.setting] in with_debs)
+        ]
+        errors.update({step.setting: NOT_TRIED for step in skipped})
+        errors.update(_do(host, [step for step in together if step not in skipped]))
+    return errors
+
+
+def _side_of_debs(step: Step) -> int:
+    """-1, 0 or 1: before, in or after the transaction."""
+    of_debs = phase(DEB)
+    return (phase(step.setting) > of_debs) - (phase(step.setting) < of_debs)
+
+
+def _knobs_without_debs(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
+    """Knobs whose packages are not as they should be."""
+    return {knob for knob, step in steps if step.setting.startswith((DEB, "repository:")) and step.setting in errors}
+
+
+def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> dict[str, str]:
+    """Restore the files of knobs whose packages could not be changed, and were put back."""
+    failed = _knobs_without_debs(steps, errors)
+    if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(DEB)):
+        return {}
+    files = [
+        (knob, step)
+        for knob, step in steps
+        if knob in failed and step.setting.startswith(("file:", "repository:", FOLDER)) and step.setting not in errors
+    ]
+    return _take_back(host, files, "the packages could not be changed") if files else {}
+
+
 def _has_effect(step: Step) -> bool:
-    """False for a step that only closes the record of an interrupted undo."""
+    """False for a step that only closes the record of an interrupted undo, and for a module, which goes with its
+    package.
+    """
+    if step.setting.startswith("module:"):
+        return False
     return step.before != step.after or bool(refresh_after(step.setting))
 
 
@@ -171,12 +229,7 @@ def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
         together = list(group)
         for some in [together] if place else [[step] for step in together]:
             try:
-                if place == BOOT_STATES:
-                    errors.update(_write_boot_states(host, some))
-                elif place:
-                    line.write_lines(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in some})
-                else:
-                    make(some[0].setting).write(host, some[0].after)
+                errors.update(_write(host, place, some))
             except Unsupported as reason:
                 errors.update({step.setting: f"unsupported: {reason}" for step in some})
             except OSError as error:
@@ -186,8 +239,23 @@ def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
     return errors
 
 
+def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
+    """Apply steps that change together, or one alone; return errors by setting, or raise the only one."""
+    if place == BOOT_STATES:
+        return _write_boot_states(host, steps)
+    if place == TRANSACTION:
+        return _write_debs(host, steps)
+    if place:
+        line.write_lines(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
+    else:
+        make(steps[0].setting).write(host, steps[0].after)
+    return {}
+
+
 def _changed_together(step: Step) -> str:
     """A name for the place that steps change in one go; empty for a step of its own."""
+    if step.setting.startswith(DEB):
+        return TRANSACTION
     return BOOT_STATES if _reloads(step) else _own_file(step)
 
 
@@ -195,6 +263,12 @@ def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
     by_unit = {step.setting.partition(":")[2].rpartition(":")[0]: step for step in steps}
     wrong = unit.write_boot_states(host, {name: (step.before, step.after) for name, step in by_unit.items()})
     return {by_unit[name].setting: text for name, text in wrong.items()}
+
+
+def _write_debs(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    names = {step.setting.partition(":")[2]: step for step in steps}
+    wrong = deb.write_debs(host, {name: step.after for name, step in names.items()})
+    return {names[name].setting: text for name, text in wrong.items()}
 
 
 def _own_file(step: Step) -> str:

@@ -11,6 +11,17 @@ INCOMPLETE_RECORD = "the changes were made, but their record {record} is incompl
 INCOMPLETE_HINT = "make room on its disk; rollback works nevertheless, and the next run writes records again"
 
 ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
+    "gpu_stack": {
+        "stack": {"type": "dict", "required": True},
+        "parts": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["driver", "fabric", "toolkit", "dcgm"],
+            "required": True,
+        },
+        "allow_busy": {"type": "bool", "default": False},
+        "actor": {"type": "str", "default": ""},
+    },
     "tune": {
         "profile": {"type": "raw", "required": True},
         "scope": {"type": "str", "default": "profile"},

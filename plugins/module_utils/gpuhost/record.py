@@ -74,6 +74,9 @@ class Owned(NamedTuple):
         """True if the current value is still ours."""
         if self.interrupted and self.setting.startswith(RUNTIME):
             return True
+        if self.setting.startswith("deb:") and self.original is None and now:
+            # It came as a dependency, and somebody has updated it since: it still goes with what needed it.
+            return now.split()[1:] in [(text or "").split()[1:] for text in self.ours]
         return digest(now) in self.ours or now in self.ours
 
 

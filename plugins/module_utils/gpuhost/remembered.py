@@ -12,7 +12,7 @@ class Remembered(Host):
     """Reads of a host, each file and unit once; only valid while nothing changes. Programs are run each time.
 
     `units`: unit -> its properties, as `resources.unit.show` has read them. `answers`: those of nvidia-smi, by its
-    arguments, as `smi.ask` has read them.
+    arguments, as `smi.ask` has read them. `packages`: those of `resources.deb`.
     """
 
     def __init__(self, host: Host) -> None:
@@ -21,6 +21,7 @@ class Remembered(Host):
         self._texts: dict[str, str] = {}
         self.units: dict[str, dict[str, str]] = {}
         self.answers: dict[tuple[str, ...], Result] = {}
+        self.packages: dict[str, str] | None = None
 
     def read(self, path: str) -> str:
         if path not in self._texts:

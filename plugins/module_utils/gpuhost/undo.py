@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
+from .facts.package_lists import offered as offered_versions
 from .host import Host
 from .kinds import BOOT_PROGRAMS
-from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable, Unsupported
+from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import file_of, make, mps, refresh_after, show
+from .resources import deb, file_of, make, mps, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -43,17 +44,16 @@ def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owne
 
 def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool) -> Reading:
     steps, strangers = [], []
+    debs = _debs(snapshot.host, owned)
     for entry in owned:
         try:
-            now = snapshot.now(entry.setting)
+            now = _text_now(snapshot, entry, debs)
         except UNREADABLE as error:
             return Reading(
                 knob, "as before", state=UNKNOWN, reason=f"cannot read {entry.setting}: {error}", restores=True
             )
-        back = now == entry.original
-        if back and (entry.interrupted or (entry.unsure and refresh_after(entry.setting))):
-            steps.append(Step(entry.setting, now, now))  # no change, but the refresh runs and the record is closed
-        if back or went_away(entry.setting, now):
+        if now == entry.original or went_away(entry.setting, now):
+            steps += _closing(entry, now)
             continue
         if not entry.holds(now):
             strangers.append(f"{entry.setting} is {show(now)}, neither ours ({show(entry.ours[-1])}) nor what it was")
@@ -62,11 +62,51 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
     if strangers and not force:
         reason = "somebody else changed it: " + "; ".join(strangers) + " (--force undoes it)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
+    unavailable = _unavailable(snapshot.host, steps)
+    if unavailable:
+        reason = f"no repository of this host has {unavailable} any more: add one that has, or keep what there is"
+        return Reading(knob, "as before", now=_now(steps), state=REFUSED, reason=reason, restores=True)
+    return _to_restore(snapshot.host, knob, steps)
+
+
+def _closing(entry: Owned, now: str | None) -> list[Step]:
+    """A step without a change, after which the refresh runs and the record of an interrupted undo is closed."""
+    unfinished = entry.interrupted or (entry.unsure and refresh_after(entry.setting))
+    return [Step(entry.setting, now, now)] if unfinished and now == entry.original else []
+
+
+def _to_restore(host: Host, knob: str, steps: list[Step]) -> Reading:
     state = DIFFERS if steps else OK
-    disturbs = "; ".join(sorted({_disturbs(snapshot.host, step) for step in steps} - {""}))
+    disturbs = "; ".join(sorted({_disturbs(host, step) for step in steps} - {""}))
     return Reading(
         knob, "as before", now=_now(steps), state=state, steps=tuple(steps), disruptive=disturbs, restores=True
     )
+
+
+def _text_now(snapshot: HostSnapshot, entry: Owned, debs: Mapping[str, str | None]) -> str | None:
+    return debs[entry.setting] if entry.setting in debs else snapshot.now(entry.setting)
+
+
+def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
+    """Texts of the packages by setting, by one query; empty if it fails, as each is then read alone."""
+    names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith("deb:")]
+    try:
+        return {f"deb:{name}": text for name, text in deb.states(host, names).items()} if names else {}
+    except UNREADABLE:
+        return {}
+
+
+def _unavailable(host: Host, steps: list[Step]) -> str:
+    """Packages whose earlier version cannot be had, by name and version; "" if all can."""
+    earlier = {
+        step.setting.partition(":")[2]: version
+        for step in steps
+        if step.setting.startswith("deb:") and (version := deb.version_of(step.after)) != deb.version_of(step.before)
+    }
+    earlier = {name: version for name, version in earlier.items() if version}
+    offered = offered_versions(host, [*earlier], "") if earlier else {}
+    missing = [f"{name} {version}" for name, version in earlier.items() if version not in offered[name]]
+    return ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
 
 
 def went_away(setting: str, now: str | None) -> bool:
@@ -89,7 +129,8 @@ def _disturbs(host: Host, step: Step) -> str:
 
 def undo_error(host: Host, step: Step) -> str:
     """Why an undone setting does not have its value; empty if it has, or if it cannot be compared."""
-    if step.setting.startswith(("restart:", "folder:")):  # a folder stays while it holds files of others
+    # A folder stays while it holds files of others; a module goes with its package.
+    if step.setting.startswith(("restart:", "folder:", "module:")):
         return ""
     try:
         now = make(step.setting).read(host)

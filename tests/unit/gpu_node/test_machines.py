@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ APT_KEY = "EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC"
 TODAY = date(2026, 11, 27)
 
 
-def request(driver: str = "580.178.04", **others: str) -> StackRequest:
+def request(driver: str = "580.178.04", **others: Any) -> StackRequest:
     version = driver_version(driver) or int(driver)
     return StackRequest(version, **others)
 

@@ -127,6 +127,8 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": []},
         "lists_age_days": 0,
         "efa_installed": "1.48.0",
+        "additions": [],
+        "interrupted": [],
         "unread": {},
     }
     assert busy == []
@@ -144,7 +146,7 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "pins", "busy", "efa_installed", "unread"}
+    assert known.keys() == {"architecture", "pins", "busy", "efa_installed", "additions", "unread"}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 

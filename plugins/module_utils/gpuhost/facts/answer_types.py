@@ -550,6 +550,18 @@ class StackKey(TypedDict):
     unusable: str
 
 
+class StackAddition(TypedDict):
+    """A repository that the host would get, see `additions.read`."""
+
+    name: str
+    file: str
+    text: str
+    key_file: str
+    key: str
+    fingerprints: list[str]
+    wrong: str
+
+
 class Stack(TypedDict):
     """See `stack.read`."""
 
@@ -565,6 +577,7 @@ class Stack(TypedDict):
     distribution: str | None
     architecture: str | None
     packages: dict[str, str] | None
+    interrupted: list[str] | None
     holds: list[str] | None
     pins: list[str] | None
     running_module: str | None
@@ -575,6 +588,7 @@ class Stack(TypedDict):
     busy: list[str] | None
     repositories: list[StackRepository] | None
     keys: list[StackKey] | None
+    additions: list[StackAddition] | None
     offers: dict[str, list[str]] | None
     lists_age_days: Count | None
     efa_installed: str | None

@@ -28,23 +28,24 @@ def manager(host: Host) -> str:
     return "dnf" if host.which("dnf") else ""
 
 
-def offered(host: Host, names: Iterable[str], kernel: str) -> dict[str, list[str]]:
+def offered(host: Host, names: Iterable[str], kernel: str, options: Sequence[str] = ()) -> dict[str, list[str]]:
     """Name -> versions in the host's repositories, the newest first; OSError with the reason if that cannot be read.
 
-    `{kernel}` in a name is the running kernel's release. Versions have their epoch where it is not zero.
+    `{kernel}` in a name is the running kernel's release. Versions have their epoch where it is not zero. `options`: of
+    apt, for repositories that the host does not have yet.
     """
     versions: dict[str, list[str]] = {name.replace("{kernel}", kernel): [] for name in names}
     if not versions:
         return versions
-    result = _apt_versions(host, [*versions]) if manager(host) == "apt" else _dnf_versions(host, [*versions])
+    result = _apt_versions(host, [*versions], options) if manager(host) == "apt" else _dnf_versions(host, [*versions])
     for name, version in result:
         if version not in versions.setdefault(name, []):
             versions[name].append(version)
     return versions
 
 
-def _apt_versions(host: Host, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    result = host.run("apt-cache", *APT_READ_ONLY, "madison", *names, limit=LIMIT_S)
+def _apt_versions(host: Host, names: Sequence[str], options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    result = host.run("apt-cache", *APT_READ_ONLY, *options, "madison", *names, limit=LIMIT_S)
     if not result.ok:
         raise OSError(0, result.last_line, "apt-cache madison")
     for line in result.out.splitlines():

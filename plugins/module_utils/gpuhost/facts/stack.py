@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import model
 from ..host import Host, Result
+from ..resources import deb
+from ..resources.module import module_info
+from . import additions, package_lists, repositories
 from . import busy as jobs
-from . import package_lists, repositories
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
@@ -38,14 +41,14 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
     module, `mok_enrolled` without Secure Boot; then they have no reason. Request: `look_up`, names of packages whose
-    versions in the repositories are read.
+    versions in the repositories are read; `sources`, repositories that count as well, see `additions.read`.
     """
     facts: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    look_up = [str(name) for name in request.get("look_up", ())]
+    wanted = {"look_up": [str(name) for name in request.get("look_up", ())], "sources": request.get("sources", ())}
     for name, reader in READERS.items():
         try:
-            facts[name] = reader(host, {"look_up": look_up, **facts})
+            facts[name] = reader(host, {**wanted, **facts})
         except Unreadable as error:
             facts[name], unread[name] = None, str(error)
         except OSError as error:
@@ -171,6 +174,16 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
 
 
+def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Packages that dpkg has left half done."""
+    if not host.which("dpkg-query") and not host.which("rpm"):
+        raise Unreadable("neither dpkg nor rpm is on this host")
+    try:
+        return deb.interrupted(host) if host.which("dpkg-query") else []
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+
+
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("apt-mark"):
         result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
@@ -211,12 +224,10 @@ def _modinfo(host: Host, facts: Mapping[str, Any], field: str) -> str:
     """A field of the module for the running kernel; "" if no module is installed."""
     if facts["kernel"] is None:
         raise Unreadable("the running kernel is unknown")
-    result = host.run("modinfo", "-k", facts["kernel"], "-F", field, "nvidia", limit=10)
-    if not result.ok and "not found" in result.err:
-        return ""
-    if not result.ok or not result.out.strip():
-        raise Unreadable(_reason("modinfo", result))
-    return result.out.split("\n", 1)[0].strip()
+    try:
+        return module_info(host, facts["kernel"], field)
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
 
 
 def _installed_module(host: Host, facts: Mapping[str, Any]) -> str:
@@ -263,12 +274,23 @@ def _keys(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str]]:
         raise Unreadable(str(error)) from error
 
 
+def _additions(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = facts["sources"]
+    known = (facts["distribution"], facts["architecture"], facts["repositories"])
+    if rows and None in known:
+        raise Unreadable("the distribution or the repositories could not be read")
+    present = [row["uri"] for row in facts["repositories"] or ()]
+    return additions.read(host, rows, facts["distribution"], facts["architecture"], present) if rows else []
+
+
 def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
     if facts["kernel"] is None:
         raise Unreadable("the running kernel is unknown")
     if not package_lists.manager(host):
         raise Unreadable("neither apt-get nor dnf is on this host")
-    return package_lists.offered(host, facts["look_up"], facts["kernel"])
+    usable = [row for row in facts["additions"] or () if not row["wrong"]]
+    with additions.apt_with(host, usable) as options:
+        return package_lists.offered(host, facts["look_up"], facts["kernel"], options)
 
 
 def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
@@ -306,6 +328,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "distribution": _distribution,
     "architecture": _architecture,
     "packages": _packages,
+    "interrupted": _interrupted,
     "holds": _holds,
     "pins": _pins,
     "running_module": _running_module,
@@ -317,6 +340,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "busy": _busy,
     "repositories": _repositories,
     "keys": _keys,
+    "additions": _additions,
     "offers": _offers,
     "lists_age_days": _lists_age_days,
     "efa_installed": _efa_installed,

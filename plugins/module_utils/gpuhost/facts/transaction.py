@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..host import Host, Result
+from .additions import apt_with
 from .package_lists import APT_READ_ONLY, LIMIT_S, dnf_read_only, manager
 
+PREFERENCES = "/etc/apt/preferences.d"
 APT = ("--simulate", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install")
 
 
@@ -16,8 +18,9 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """`manager` (apt or dnf) and `output` of the resolution; None with a reason in `unread` if it could not be run.
 
     Request: `packages` with versions, as the package manager takes them; `pins`: text of apt preferences that apply
-    besides the host's; `hotfixes`: True to see packages that dnf's module streams hide. A resolution that fails is
-    an output, too: its error is for the controller to judge.
+    besides the host's; `additions`: repositories to know as well, see `additions.apt_with`; `hotfixes`: True to see
+    packages that dnf's module streams hide. A resolution that fails is an output, too: its error is for the controller
+    to judge.
     """
     packages, name = [str(package) for package in request.get("packages", ())], manager(host)
     if not name or not packages:
@@ -35,15 +38,20 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apt(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Result:
-    with host.scratch_folder() as scratch:
-        # apt reads one file of preferences and a folder: the folder stays the host's, the file is joined with ours.
+    with host.scratch_folder() as scratch, apt_with(host, request.get("additions") or ()) as known:
+        # apt reads one file of preferences and a folder: the file is joined with ours.
         pins = os.path.join(scratch, "preferences")
         own = host.read_or_none("/etc/apt/preferences") or ""
         with open(pins, "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(f"{request.get('pins') or ''}\n{own}")
-        return host.run(
-            "apt-get", *APT_READ_ONLY, "-o", f"Dir::Etc::Preferences={pins}", *APT, "--", *packages, limit=LIMIT_S
-        )
+        # gpuctl's own pin is of the version before.
+        parts = os.path.join(scratch, "preferences.d")
+        os.mkdir(parts)
+        for name in host.listdir(PREFERENCES):
+            if not name.startswith("gpuctl-"):
+                os.symlink(host.real(f"{PREFERENCES}/{name}"), os.path.join(parts, name))
+        options = ("-o", f"Dir::Etc::Preferences={pins}", "-o", f"Dir::Etc::PreferencesParts={parts}")
+        return host.run("apt-get", *APT_READ_ONLY, *known, *options, *APT, "--", *packages, limit=LIMIT_S)
 
 
 def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Result:

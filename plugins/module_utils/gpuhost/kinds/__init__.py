@@ -10,7 +10,23 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import allocator, cmdline, cpu, disk, file, gpu, irq, limits, modprobe, program, swap, sysctl, thp, unit
+from . import (
+    allocator,
+    cmdline,
+    cpu,
+    disk,
+    file,
+    gpu,
+    gpu_stack,
+    irq,
+    limits,
+    modprobe,
+    program,
+    swap,
+    sysctl,
+    thp,
+    unit,
+)
 
 KINDS: dict[str, ModuleType] = {
     "sysctl": sysctl,
@@ -27,6 +43,7 @@ KINDS: dict[str, ModuleType] = {
     "file": file,
     "allocator": allocator,
     "program": program,
+    "gpu_stack": gpu_stack,
 }
 
 # No file keeps these values over a reboot; our boot unit sets them again.

@@ -9,7 +9,25 @@ from __future__ import annotations
 from typing import Callable, Protocol
 
 from ..host import Host
-from . import comment, exclusive_pair, file, folder, gpu, grubby, irq, line, mps, package, restart, swap, unit, value
+from . import (
+    comment,
+    deb,
+    exclusive_pair,
+    file,
+    folder,
+    gpu,
+    grubby,
+    irq,
+    line,
+    module,
+    mps,
+    package,
+    repository,
+    restart,
+    swap,
+    unit,
+    value,
+)
 
 
 class Setting(Protocol):
@@ -28,6 +46,9 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "file": file.File,
     "line": line.Line,
     "comment": comment.Comment,
+    "repository": repository.Repository,  # after the files, as its key is one
+    "deb": deb.Deb,
+    "module": module.Module,
     "grubby": grubby.Grubby,
     "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
     "unit": unit.Unit,
@@ -39,7 +60,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "restart": restart.Restart,
 }
 
-FILES = ("file", "line", "comment")
+FILES = ("file", "line", "comment", "repository")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
@@ -85,4 +106,9 @@ REFRESH_BY_PATH = (
     ("/etc/fstab", "systemd"),  # systemd generates swap and mount units from it
     ("/etc/udev/", "udev"),
     ("/etc/default/grub.d/", "grub"),
+    ("/etc/modules-load.d/", "modules"),
+    ("/etc/containerd/", "containerd"),
+    ("/etc/docker/", "docker"),
+    ("/etc/crio/", "crio"),
+    ("/etc/modprobe.d/gpuctl-", "initramfs"),  # it has modules that are loaded before this file can be read
 )

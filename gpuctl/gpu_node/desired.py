@@ -1,0 +1,141 @@
+"""A plan as knobs for the engine (`gpuhost/kinds/gpu_stack.py`): what each part of the stack consists of on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.gpu_node import resolution
+from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
+from gpuctl.gpu_node.rows import Knowledge
+
+KIND = "gpu_stack"
+PARTS = ("driver", "fabric", "toolkit", "dcgm")
+NOUVEAU = "/etc/modprobe.d/gpuctl-nvidia.conf"
+PIN = "/etc/apt/preferences.d/gpuctl-nvidia.pref"
+MODULES = "/etc/modules-load.d/gpuctl-nvidia.conf"
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+MARK = "# Written by gpuctl; `gpuctl rollback --only gpu_stack` takes it back.\n"
+BLACKLIST = f"{MARK}blacklist nouveau\noptions nouveau modeset=0\nblacklist nova_core\nblacklist nova_drm\n"
+# Services with a unit of their own; fabric manager's starts NVLSM.
+UNITS = {"nvidia-fabricmanager": "nvidia-fabricmanager.service", "nvidia-imex": "nvidia-imex.service"}
+CDI_REFRESH = "nvidia-cdi-refresh.path"
+SOURCE = "gpuctl/data/gpu_stack"
+
+
+def profile(knobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Knobs in the form that the engine reads."""
+    return {"name": KIND, "knobs": list(knobs), "overlays": []}
+
+
+def refusal(reason: str, parts: Sequence[str] = PARTS) -> list[dict[str, Any]]:
+    """Knobs of a host that must not be changed."""
+    return [_knob(part, {"refused": reason} if part in parts else {}) for part in PARTS]
+
+
+def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequence[str] = PARTS) -> list[dict[str, Any]]:
+    """One knob for each part of the stack; parts that the site does not set, or that are not in `parts`, stay as they
+    are. All parts of a refused plan are refused, with the reason.
+    """
+    if made.refused:
+        return refusal(reason(made.findings), parts)
+    values = {
+        "driver": _driver(made, facts),
+        "fabric": _fabric(made),
+        "toolkit": _toolkit(made),
+        "dcgm": _dcgm(made, known),
+    }
+    return [_knob(part, (values[part] if part in parts else None) or {}) for part in PARTS]
+
+
+def reason(findings: Sequence[Finding]) -> str:
+    """Why a plan is refused, in one line."""
+    worst = [finding for finding in findings if finding.verdict in {Verdict.FAIL, Verdict.UNKNOWN}]
+    return "; ".join(dict.fromkeys(f"{finding.check}: {finding.message}" for finding in worst))
+
+
+def _knob(part: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": f"{KIND}.{part}", "value": dict(value), "why": f"the site's gpu_stack ({part})", "source": SOURCE}
+
+
+def _component(made: StackPlan, name: str) -> Component | None:
+    return next((part for part in made.components if part.name == name), None)
+
+
+def _driver(made: StackPlan, facts: HostGpuFacts) -> dict[str, Any] | None:
+    """Packages of the driver; dependencies of the whole transaction come with them."""
+    component = _component(made, "driver")
+    if component is None:
+        return None
+    rest = [part for part in made.components if part.name != "driver"]
+    others = {name for part in rest for name in (*dict(part.versions), *part.removes)}
+    resolved = made.installs or {}
+    versions = {name: version for name, version in resolved.items() if name not in others}
+    named = [*dict.fromkeys([*(name for name, _ in component.versions), *(_name(spec) for spec in made.packages)])]
+    removes = [name for name in made.removes or {} if name not in resolved and name not in others]
+    return {
+        "shown": f"{made.driver}, {made.flavour.value} module",
+        "versions": {**versions, **dict(component.versions)},
+        "named": [name for name in named if name not in others],
+        "removes": removes,
+        "holds": list(made.holds),
+        "repositories": repositories(made, "cuda"),
+        "files": {NOUVEAU: BLACKLIST, PIN: f"{MARK}{resolution.pins(made.driver)}", **keys(made, "cuda")},
+        "driver": made.driver,
+        "earlier": _earlier(component, facts),
+    }
+
+
+def repositories(made: StackPlan, start: str) -> dict[str, str]:
+    """Files of the repositories to add whose name starts so."""
+    return {row.file: row.text for row in made.additions if row.name.startswith(start)}
+
+
+def keys(made: StackPlan, start: str) -> dict[str, str]:
+    """Files of their keys."""
+    return {row.key_file: row.key for row in made.additions if row.name.startswith(start)}
+
+
+def _name(spec: str) -> str:
+    return spec.partition("=")[0]
+
+
+def _earlier(component: Component, facts: HostGpuFacts) -> list[str]:
+    """Packages whose present version is in no repository of the host any more."""
+    present, offers = facts.packages or {}, facts.offers or {}
+    return [name for name, _ in component.versions if name in present and present[name] not in offers.get(name, ())]
+
+
+def _fabric(made: StackPlan) -> dict[str, Any] | None:
+    """Fabric services run; their packages are in the driver's set, as they have its version."""
+    if not made.services:
+        return None
+    units = [UNITS[name] for name in made.services if name in UNITS]
+    files = {MODULES: f"{MARK}{''.join(f'{name}{chr(10)}' for name in made.modules)}"} if made.modules else {}
+    if made.imex_nodes:
+        files[IMEX_NODES] = "".join(f"{address}\n" for address in made.imex_nodes)
+    # Before the new driver runs, the services cannot: they start with the host.
+    return {"shown": made.fabric.value, "units": units, "files": files, "start": made.reboot is False}
+
+
+def _toolkit(made: StackPlan) -> dict[str, Any] | None:
+    component = _component(made, "container toolkit")
+    if component is None:
+        return None
+    added = {"repositories": repositories(made, "toolkit"), "files": keys(made, "toolkit")}
+    return {**_of(component), **added, "units": [CDI_REFRESH], "runtimes": True}
+
+
+def _dcgm(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
+    component = _component(made, "dcgm")
+    if component is None:
+        return None
+    names = {name for name, _ in component.versions}
+    units = [row.unit for row in known.dcgm if names == set(row.packages)]
+    return {**_of(component), "units": units, "removes": list(component.removes), "start": made.reboot is not True}
+
+
+def _of(component: Component) -> dict[str, Any]:
+    names = [name for name, _ in component.versions]
+    return {"shown": component.desired, "versions": dict(component.versions), "named": names, "holds": names}

@@ -1,0 +1,179 @@
+"""Parts of a GPU host's stack as the controller has planned them: packages, repositories, files and services.
+
+Knobs: gpu_stack.driver, .fabric, .toolkit and .dcgm. A value is a mapping, see `Part`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..host import Host
+from ..model import OK, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..resources import deb
+from ..resources.file import described
+from ..resources.module import Module
+from ..resources.unit import runs, show
+from ..snapshot import HostSnapshot
+from . import _container_runtimes
+from ._common import read_all, settled
+from ._types import Type
+
+PARTS = ("driver", "fabric", "toolkit", "dcgm")
+RUNNING = "/sys/module/nvidia/version"
+FOREIGN = ("nouveau", "nova_core", "nova_drm")
+NO_APT = "gpuctl changes the stack with apt only: install here what `gpuctl gpu-node plan` prints, with dnf"
+
+
+class Part(NamedTuple):
+    """Content of a part.
+
+    `shown`: its version for people, "" to leave the part as it is. `refused`: why it must not be changed.
+    `versions`: package -> full version; `named`: those that are wanted for themselves, the others are dependencies.
+    `removes`: packages that go. `holds`: packages to hold, if they are there. `repositories` and `files`: path ->
+    content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
+    must have, "" for none. `earlier`: packages whose present version no repository has any more.
+    `runtimes`: True to let container runtimes know NVIDIA's.
+    """
+
+    shown: str = ""
+    refused: str = ""
+    versions: Mapping[str, str] = {}
+    named: Sequence[str] = ()
+    removes: Sequence[str] = ()
+    holds: Sequence[str] = ()
+    repositories: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
+    units: Sequence[str] = ()
+    start: bool = True
+    driver: str = ""
+    earlier: Sequence[str] = ()
+    runtimes: bool = False
+
+
+def type_of(key: str) -> Type | None:
+    """None: no profile has these knobs, as their values are a plan for one host."""
+    return None
+
+
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """State of each part; the text of a reading is its version."""
+    parts = {knob.name: Part(**knob.value) for knob in knobs}
+    named = [knob._replace(value=parts[knob.name].shown or "as it is") for knob in knobs]
+    return read_all(snapshot, named, lambda snapshot, knob: _read(snapshot, knob, parts[knob.name]))
+
+
+def _read(snapshot: HostSnapshot, knob: Knob, part: Part) -> Reading:
+    if part.refused:
+        raise Refused(part.refused)
+    if not part.shown:
+        return Reading(knob.name, "as it is", now="as it is", state=OK)
+    host = snapshot.host
+    if not host.which("apt-get"):
+        raise Unsupported(NO_APT)
+    runtimes = _container_runtimes.files(host) if part.runtimes else {}
+    files = tuple(
+        step
+        for kind, texts in (("file", part.files), ("repository", part.repositories))
+        for path, text in texts.items()
+        for step in snapshot.step(f"{kind}:{path}", described(text))
+    )
+    files += tuple(step for path, text in runtimes.items() for step in snapshot.step(f"file:{path}", text))
+    debs = _debs(host, part)
+    installed = _installed(host, part)
+    built = _module(host, part) if part.driver else ()
+    units = _units(host, part, bool(debs))
+    other = _other_driver(host, part)
+    return settled(
+        knob,
+        now=installed,
+        steps=(*files, *debs, *built, *units),
+        reboot=bool(other),
+        notes=(*_earlier(part, debs), *((other,) if other else ())),
+        disruptive=_disturbs(host, part) if debs else "",
+    )
+
+
+def _debs(host: Host, part: Part) -> tuple[Step, ...]:
+    """Steps of the packages: versions, marks and holds."""
+    now = deb.states(host, [*part.versions, *part.removes, *part.holds])
+    desired: dict[str, str | None] = {}
+    for name, version in part.versions.items():
+        words = (now[name] or "").split()
+        is_auto = name not in part.named and (not deb.version_of(now[name]) or "auto" in words)
+        held = name in part.holds or "hold" in words
+        desired[name] = f"{version} {'auto' if is_auto else 'manual'}{' hold' if held else ''}"
+    for name in part.holds:
+        text = now[name]
+        if name not in desired and deb.version_of(text):
+            desired[name] = text if text is None or text.endswith(" hold") else f"{text} hold"
+    for name in part.removes:
+        if now[name] not in (None, deb.REMOVED):
+            desired[name] = deb.removal_leaves(host, name)
+    return tuple(Step(f"deb:{name}", now[name], text) for name, text in desired.items() if now[name] != text)
+
+
+def _installed(host: Host, part: Part) -> str:
+    """Versions of the packages that are wanted for themselves."""
+    now = deb.states(host, part.named)
+    versions = dict.fromkeys(deb.version_of(text) for text in now.values())
+    shown = [version or "absent" for version in versions]
+    if len(shown) > 1 and all(versions):
+        shown = [f"{name} {deb.version_of(text)}" for name, text in now.items()]
+    return ", ".join(shown[:4]) or "absent"
+
+
+def _module(host: Host, part: Part) -> tuple[Step, ...]:
+    """The step that builds the module for the running kernel, if its packages did not."""
+    kernel = host.value("/proc/sys/kernel/osrelease")
+    if kernel is None:
+        raise Unreadable("the running kernel is unknown")
+    now = Module(kernel).read(host)
+    return () if now == part.driver else (Step(f"module:{kernel}", now, part.driver),)
+
+
+def _units(host: Host, part: Part, packages_change: bool) -> tuple[Step, ...]:
+    """Steps that enable and start services; of packages that are not there yet, systemd knows none."""
+    steps: tuple[Step, ...] = ()
+    for name, properties in (show(host, *part.units) if part.units else {}).items():
+        missing = properties["LoadState"] == "not-found"
+        if missing and not packages_change:
+            raise Unreadable(f"{name} does not exist, although its package is installed")
+        boot = "disabled" if missing else properties["UnitFileState"]
+        if boot not in ("enabled", "static", "indirect"):
+            steps += (Step(f"unit:{name}:boot", boot, "enabled"),)
+        if part.start and (missing or runs(properties["ActiveState"]) != "active"):
+            steps += (Step(f"unit:{name}:now", "inactive", "active"),)
+    return steps
+
+
+def _disturbs(host: Host, part: Part) -> str:
+    running = _running(host) if part.driver else ""
+    return f"replaces the driver {running} under running programs" if running else ""
+
+
+def _running(host: Host) -> str:
+    return host.value(RUNNING) or ""
+
+
+def _other_driver(host: Host, part: Part) -> str:
+    """Why a reboot is needed before the driver is in use; "" if it is not."""
+    if not part.driver:
+        return ""
+    foreign = [name for name in FOREIGN if host.exists(f"/sys/module/{name}")]
+    if foreign:
+        return f"{', '.join(foreign)} drives the GPUs until a reboot"
+    running = _running(host)
+    return f"the running module is {running} until a reboot" if running and running != part.driver else ""
+
+
+def _earlier(part: Part, debs: Sequence[Step]) -> tuple[str, ...]:
+    """What undo will not be able to restore."""
+    replaced = {
+        step.setting.partition(":")[2]
+        for step in debs
+        if deb.version_of(step.before) not in ("", deb.version_of(step.after))
+    }
+    gone = [name for name in part.earlier if name in replaced]
+    shown = ", ".join(gone[:4])
+    return (f"rollback cannot restore these versions, which no repository has: {shown}",) if gone else ()

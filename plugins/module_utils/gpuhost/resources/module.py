@@ -1,0 +1,49 @@
+"""NVIDIA's kernel module for one kernel: "module:6.8.0-60-generic", text its version; None if there is none.
+
+Packages bring it: DKMS builds it while they are installed, without an error of the package manager if that fails.
+"""
+
+from __future__ import annotations
+
+from ..host import Host
+from ..model import Unreadable
+
+# Debian calls its modules so, and modprobe by an alias that modinfo does not know.
+NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+LIMIT_S = 3600.0
+
+
+class Module:
+    """The module for one kernel, by its release."""
+
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
+
+    def read(self, host: Host) -> str | None:
+        return module_info(host, self.kernel, "version") or None
+
+    def write(self, host: Host, text: str | None) -> None:
+        if text is None or self.read(host) == text:
+            return  # removed with its package, or built with it
+        done = host.run("dkms", "autoinstall", "-k", self.kernel, changes=True, limit=LIMIT_S)
+        now = self.read(host)
+        if now != text:
+            reason = f"DKMS: {done.last_line}" if not done.ok else f"there is {now or 'none'}"
+            raise RuntimeError(
+                f"no module {text} for kernel {self.kernel}: {reason}; see /var/lib/dkms/*/*/build/make.log"
+            )
+
+
+def module_info(host: Host, kernel: str, field: str) -> str:
+    """A field of the installed module for a kernel; "" if there is none. `Unreadable` if modinfo fails."""
+    for name in NAMES:
+        result = host.run("modinfo", "-k", kernel, "-F", field, name, limit=10)
+        text = result.out.split("\n", 1)[0].strip()
+        if result.ok and text:
+            return text
+        if not result.ok and "not found" not in result.err:
+            line = result.last_line
+            raise Unreadable(line if line.startswith("modinfo") else f"modinfo: {line}")
+        if result.ok:
+            raise Unreadable("modinfo: no output")
+    return ""
