@@ -37,7 +37,7 @@ def completed(probed: Node, shown: Node) -> Node:
     """Probed node, with its type and the controllers of its pods as the API has them."""
     pods = {user.details["pod_uid"]: user for user in shown.users}
     users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in probed.users)
-    return replace(probed, type=shown.type or asked.type, users=users)
+    return replace(probed, type=shown.type or probed.type, users=users)
 
 
 def _completed(user: User, pod: User | None) -> User:
