@@ -12,6 +12,8 @@ MEMBERS = {
     "restart": "gpuctl.cli.nodes.service:restart",
     "reset": "gpuctl.cli.nodes.service:reset",
     "undrain": "gpuctl.cli.nodes.drain:undrain",
+    "exec": "gpuctl.cli.nodes.login:execute",
+    "ssh": "gpuctl.cli.nodes.login:ssh",
 }
 
 
