@@ -14,6 +14,7 @@ MEMBERS = {
     "undrain": "gpuctl.cli.nodes.drain:undrain",
     "exec": "gpuctl.cli.nodes.login:execute",
     "ssh": "gpuctl.cli.nodes.login:ssh",
+    "nvitop": "gpuctl.cli.nodes.login:nvitop",
 }
 
 

@@ -1,4 +1,4 @@
-"""nodes exec and nodes ssh."""
+"""nodes exec, nodes ssh and nodes nvitop."""
 
 from __future__ import annotations
 
@@ -88,3 +88,32 @@ def ssh(request: SshRequest) -> None:
     from gpuctl.workflows import nodes_exec
 
     nodes_exec.log_in(act_options.one_host(request.inventory, request.node), request.command)
+
+
+@dataclass(frozen=True)
+class NvitopRequest:
+    """Host whose GPUs nvitop shows, with arguments of nvitop."""
+
+    node: str
+    inventory: str | None
+    timeout: float
+    arguments: tuple[str, ...]
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@options.as_request(
+    NvitopRequest,
+    options.inventory,
+    act_options.timeout,
+    act_options.node,
+    click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]..."),
+)
+def nvitop(request: NvitopRequest) -> None:
+    """Show nvitop of a node in this terminal, where it need not be installed.
+
+    Pinned wheels are sent to the node, checked there, and removed when nvitop ends, also after a lost connection.
+    """
+    from gpuctl.workflows import nodes_nvitop
+
+    host = act_options.one_host(request.inventory, request.node)
+    raise click.exceptions.Exit(nodes_nvitop.run(host, request.arguments, request.timeout))
