@@ -133,7 +133,7 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     if request.act is not None:
         from gpuctl.cli.nodes import drain
 
-        acted = drain.after_audit(results, hosts, request.context, request.timeout, request.yes)
+        acted = drain.after_audit(results, hosts, request.context, request.timeout, yes=request.yes)
         code = worst([code, acted])
     sys.exit(code)
 
