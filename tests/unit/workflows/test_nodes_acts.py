@@ -124,3 +124,51 @@ def test_only_nodes_with_a_fail_are_drained_each_for_its_worst() -> None:
     assert list(reasons) == ["gpu-2"]
     assert reasons["gpu-2"].endswith(" (and 1 more)")
     assert len(nodes_drain.reasons([fail("xid", "gpu-5", "x" * 500)])["gpu-5"]) <= 120
+
+
+JOB = {"JobId": "9", "UserId": "alice(1000)", "JobState": "RUNNING"}
+
+
+def of(end: End) -> nodes_kill.Kill:
+    return nodes_kill.Kill(Plan("gpu-1", (end,)), Target("gpu-1"), None, {}, {}, 5)
+
+
+def with_job(monkeypatch: pytest.MonkeyPatch, result: HostResult) -> nodes_kill.Kill:
+    monkeypatch.setattr(nodes_kill, "run_on_all", lambda *_, **__: [result])
+    monkeypatch.setattr("getpass.getuser", lambda: "alice")
+    return nodes_kill._with_jobs(of(End(Means.JOB, "job 9 of alice", "alice", job="9")), {"login": "root"}, Consent())
+
+
+def test_a_job_is_shown_and_compared_as_slurm_describes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = with_job(monkeypatch, HostResult("gpu-1", {"act": {"job": JOB, "state": "runs", "reason": ""}}))
+    assert (kill.jobs, kill.plan.refusals) == ({"9": JOB}, ())
+    requests = []
+
+    def cancelled(targets: Sequence[Target], request_of: Any, **_: Any) -> list[HostResult]:
+        requests.append(request_of(targets[0]))
+        return [HostResult("gpu-1", {"act": {"job": JOB, "state": "changed", "reason": "queued again"}})]
+
+    monkeypatch.setattr(nodes_kill, "run_on_all", cancelled)
+    [outcome], name = nodes_kill.carry_out(kill, ["nodes", "kill"], Consent(), 1)
+    assert (outcome.state, requests[0]["shown"]) == ("changed", JOB)
+    assert run_history.load(name).hosts["gpu-1"]["shown"][0]["job"] == JOB
+
+
+def test_a_job_of_another_or_an_unknown_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {**JOB, "UserId": "bob(1001)"}
+    kill = with_job(monkeypatch, HostResult("gpu-1", {"act": {"job": other, "state": "runs", "reason": ""}}))
+    assert "job 9 of bob is not yours" in kill.plan.refusals[0]
+    kill = with_job(monkeypatch, HostResult("gpu-1", {"act": {"job": None, "state": "unknown", "reason": "no answer"}}))
+    assert "no answer" in kill.plan.refusals[0]
+    assert "no ssh" in with_job(monkeypatch, HostResult("gpu-1", wrong="no ssh")).plan.refusals[0]
+    with pytest.raises(GpuctlError, match="no ssh"):
+        nodes_kill.carry_out(
+            with_job(monkeypatch, HostResult("gpu-1", wrong="no ssh")), ["nodes", "kill"], Consent(), 1
+        )
+    assert run_history.names() == []
+
+
+def test_a_pod_needs_its_cluster() -> None:
+    end = End(Means.POD, "pod team-a/trainer-0", "", pod="u", namespace="team-a", name="trainer-0")
+    kill = nodes_kill._with_pods(of(end), Consent(force=True, reason="x"))
+    assert "--context NAME deletes the pod" in kill.plan.refusals[0]
