@@ -155,7 +155,7 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.cli.nodes import drain
     from gpuctl.core.exit_codes import worst
 
-    drained = drain.after_audit(report.findings, selection.hosts, request.context, request.timeout, request.yes)
+    drained = drain.after_audit(report.findings, selection.hosts, request.context, request.timeout, yes=request.yes)
     sys.exit(worst([report.exit_code, drained]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -78,19 +79,34 @@ def command(login: Login, *, stays: bool = False) -> Sequence[str]:
         if login.python
         else any_python(shlex.join(sudo), stays=stays)
     )
-    options = [
-        "-o",
-        "BatchMode=yes",
-        "-o",
-        f"ConnectTimeout={CONNECT_SECONDS}",
-        "-o",
-        "ServerAliveInterval=15",
-    ]
+    return ["ssh", "-T", *_connection(login, "BatchMode=yes"), "--", login.address, start]
+
+
+def program(login: Login, argv: Sequence[str], *, terminal: bool = False) -> list[str]:
+    """The argument list that runs a program on a host; none starts the login shell.
+
+    `terminal`: on a terminal of its own, so that ssh itself may ask for a password, too.
+    """
+    sudo = ["sudo", *(() if terminal else ("-n",)), "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
+    words = [*sudo, *argv] if argv else []
+    if login.local:
+        return words or [os.environ.get("SHELL") or "/bin/sh"]
+    asks = () if terminal else ("BatchMode=yes",)
+    return ["ssh", "-t" if terminal else "-T", *_connection(login, *asks), "--", login.address, *_joined(words)]
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """One argument, which the shell of the host splits as it was."""
+    return [shlex.join(words)] if words else []
+
+
+def _connection(login: Login, *more: str) -> list[str]:
+    """Options of ssh that lead to a host. The user's come first: OpenSSH uses the first value of an option."""
+    options = [*more, f"ConnectTimeout={CONNECT_SECONDS}", "ServerAliveInterval=15"]
     port = ["-p", str(login.port)] if login.port else []
     user = ["-l", login.user] if login.user else []
     key = ["-i", login.key, "-o", "IdentitiesOnly=yes"] if login.key else []
-    # The user's arguments come first: OpenSSH uses the first value of an option.
-    return ["ssh", "-T", *login.args, *options, *port, *user, *key, "--", login.address, start]
+    return [*login.args, *(word for option in options for word in ("-o", option)), *port, *user, *key]
 
 
 # Messages of ssh, sudo and the shell, the most specific first: pattern, our message, hint.

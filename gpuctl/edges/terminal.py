@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gpuctl.edges.programs import need
+
 INSIDE = ("TMUX", "TMUX_PANE")
 BEGIN_S = 2.0  # a program that cannot open a window ends within this time
 
@@ -78,6 +80,29 @@ def open_window(argv: Sequence[str]) -> str:
     except OSError as error:
         return str(error)
     return f"{argv[0]} ended with status {code}" if code else ""
+
+
+def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
+    """Run a program on the user's terminal, and return its exit status; Ctrl-C reaches only the program.
+
+    The terminal's settings are restored in any case.
+    """
+    need(argv[0])
+    with (
+        as_it_was(),
+        subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process,
+    ):
+        # Handlers instead of SIG_IGN, which the program would inherit.
+        ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
+        mine = {signal.SIGINT: lambda *_: None, **ending}
+        before = {number: signal.signal(number, handler) for number, handler in mine.items()}
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it may end without reading all of it
+                process.communicate(None if stdin is None else stdin.encode())
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return process.returncode
 
 
 def become(argv: Sequence[str], more: Mapping[str, str] | None = None) -> NoReturn:

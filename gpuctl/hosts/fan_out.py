@@ -135,7 +135,7 @@ class OpenVisits:
 
         try:
             turn = SecondTurn(self._has_answered, decide)
-            sent, output = run_in_turns(self._processes, _login(target), program, self._timeout_s, turn)
+            sent, output = run_in_turns(self._processes, login_of(target), program, self._timeout_s, turn)
             result = result_of(target.name, output, self._token, request, time.monotonic() - started[-1])
         except BaseException as error:
             if not compared.done():
@@ -159,7 +159,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one job of the pool
     timeout_s: float,
 ) -> HostResult:
     started = time.monotonic()
-    output = run_python(processes, _login(target), program, timeout_s)
+    output = run_python(processes, login_of(target), program, timeout_s)
     return result_of(target.name, output, token, request, time.monotonic() - started)
 
 
@@ -183,7 +183,8 @@ def answered(host: str, answer: Mapping[str, Any], seconds: float = 0.0) -> Host
     return HostResult(host, answer, INCOMPLETE_RECORD.format(**answer), INCOMPLETE_HINT, seconds=seconds)
 
 
-def _login(target: Target) -> Login:
+def login_of(target: Target) -> Login:
+    """Connection of a host over ssh."""
     return Login(
         address=target.address or target.name,
         port=target.port,

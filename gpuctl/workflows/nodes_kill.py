@@ -45,10 +45,6 @@ class Kill:
     pods: Mapping[str, Object]
     timeout_s: float
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self.plan.ends)
-
 
 def read(host: Target, what: str, context: str, consent: Consent, timeout_s: float) -> Kill:
     """Work of a node that a word names, with what would end it, and everything that is against it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts import slurm_job, slurm_node
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 from click.testing import CliRunner
@@ -184,3 +185,56 @@ def test_a_drained_node_has_its_reason(client: None, site: Site) -> None:
 def test_nodes_that_slurm_does_not_have_are_refused(client: None, words: list[str]) -> None:
     result = CliRunner().invoke(command.nodes, ["--slurm", *words])
     assert isinstance(result.exception, InvalidInput)
+
+
+class SlurmNode(Host):
+    """A node of the site: this machine, whose programs of Slurm are led to the site's controller."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+        self.site = site
+
+    def run(self, *argv: str, **more: Any) -> Result:
+        """See Host."""
+        return super().run(*argv, **{**more, "environment": self.site.environment})
+
+
+def shown_job(site: Site, job: str) -> dict[str, Any]:
+    answer = slurm_job.run(SlurmNode(site), {"job": job, "check": True})
+    assert answer["state"] == "runs", answer
+    return dict(answer["job"])
+
+
+def test_a_job_is_cancelled_as_it_was_shown(site: Site, job: str) -> None:
+    shown = shown_job(site, job)
+    assert (shown["JobName"], shown["NodeList"], shown["UserId"]) == ("train", "h2", "root(0)")
+    answer = slurm_job.run(SlurmNode(site), {"job": job, "shown": shown, "grace_s": 30})
+    assert answer["state"] == "ended", answer
+    wait_until(lambda: pids() == [], 20, "its process lives")
+
+
+def test_a_job_that_was_queued_again_is_not_cancelled(site: Site, job: str) -> None:
+    shown = shown_job(site, job)
+    site.ask("scontrol", "requeue", job)
+    answer = slurm_job.run(SlurmNode(site), {"job": job, "shown": shown, "grace_s": 5})
+    assert answer["state"] == "changed", answer
+    assert job in site.ask("squeue", "-h", "-o", "%i")
+
+
+def test_a_node_is_drained_with_our_reason_and_taken_back(site: Site) -> None:
+    def drain(**more: Any) -> dict[str, Any]:
+        return slurm_node.run(SlurmNode(site), {"node": "h4", "text": "xid GPU 0: off the bus (1)", **more})
+
+    site.all_idle()
+    assert drain(check=True)["state"] == "due"
+    assert drain(undo=True, check=True)["state"] == "done"
+    answer = drain()
+    assert (answer["state"], answer["slurm_state"]) == ("done", "IDLE+DRAIN"), answer
+    assert answer["slurm_reason"].startswith("gpuctl: xid GPU 0: off the bus (1)")
+    assert drain(undo=True)["state"] == "done"
+    site.ask("scontrol", "update", "NodeName=h4", "State=DRAIN", "Reason=power supply")
+    try:
+        assert [drain(undo=undo)["state"] for undo in (False, True)] == ["others", "others"]
+        assert "power supply" in site.ask("scontrol", "show", "node", "h4")
+    finally:
+        site.ask("scontrol", "update", "NodeName=h4", "State=RESUME")

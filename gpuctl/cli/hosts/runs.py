@@ -14,7 +14,7 @@ from gpuctl.core import run_history
 @options.output
 @click.pass_context
 def group(context: click.Context, form: Output) -> None:
-    """List the runs that changed hosts from this machine, oldest first; `show RUN` prints one in full.
+    """List the runs that changed hosts or acted on nodes from here, oldest first; `show RUN` prints one in full.
 
     A run that has not ended, or was killed, has no exit code.
     """

@@ -12,6 +12,9 @@ MEMBERS = {
     "restart": "gpuctl.cli.nodes.service:restart",
     "reset": "gpuctl.cli.nodes.service:reset",
     "undrain": "gpuctl.cli.nodes.drain:undrain",
+    "exec": "gpuctl.cli.nodes.login:execute",
+    "ssh": "gpuctl.cli.nodes.login:ssh",
+    "nvitop": "gpuctl.cli.nodes.login:nvitop",
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.programs import gist, installed, need
-from gpuctl.edges.terminal import as_it_was
+from gpuctl.edges.terminal import show as show  # noqa: PLC0414 - kubectl is shown, too
 from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
@@ -74,29 +72,6 @@ class Kubectl:
             return typed_json.read(typed_json.parse(text), dict[str, Any])
         except ValueError as error:
             raise GpuctlError(doing, "kubectl did not print a JSON object") from error
-
-
-def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
-    """Run a program on the user's terminal, and return its exit status; Ctrl-C reaches only the program.
-
-    The terminal's settings are restored in any case.
-    """
-    need(argv[0])
-    with (
-        as_it_was(),
-        subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process,
-    ):
-        # Handlers instead of SIG_IGN, which the program would inherit.
-        ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
-        mine = {signal.SIGINT: lambda *_: None, **ending}
-        before = {number: signal.signal(number, handler) for number, handler in mine.items()}
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it may end without reading all of it
-                process.communicate(None if stdin is None else stdin.encode())
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        return process.returncode
 
 
 def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30) -> str | None:

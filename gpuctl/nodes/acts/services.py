@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuctl.core.text import named
@@ -86,8 +86,3 @@ def _users(node: Node, index: int | None) -> list[str]:
         for user in node.users
         if not user.daemon and (gpus := [gpu for gpu in user.gpus if index in (None, gpu)])
     ]
-
-
-def shown(reasons: Sequence[str]) -> str:
-    """Reasons as one text."""
-    return "; ".join(reasons[:8]) + (f"; and {len(reasons) - 8} more" if len(reasons) > 8 else "")

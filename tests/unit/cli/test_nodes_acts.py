@@ -1,0 +1,126 @@
+"""Commands that act on nodes: what they refuse before anything is read, and the question before they act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpuctl.cli import audit
+from gpuctl.cli.app import app
+from gpuctl.cli.nodes import drain, login
+from gpuctl.core import run_history
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import fail, ok
+from gpuctl.workflows import nodes_drain
+from gpuctl.workflows.nodes_drain import Drain
+from gpuctl.workflows.nodes_exec import Ran
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path))
+
+
+def refusal(command: click.Command, *words: str) -> str:
+    result = CliRunner().invoke(command, list(words))
+    assert isinstance(result.exception, InvalidInput), result.output
+    return f"{result.exception}\n{result.exception.hint}"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--act", "drain", "-o", "json"], "a table"),
+        (["--act", "drain", "--from", "x.log"], "queried now"),
+        (["--context", "prod-eu"], "belong to --act drain"),
+        (["--yes"], "belong to --act drain"),
+    ],
+)
+def test_an_audit_acts_only_on_nodes_that_it_asks_and_shows(words: list[str], wrong: str) -> None:
+    assert wrong in refusal(audit.audit, *words)
+
+
+@pytest.mark.parametrize("words", [["kill", "n1", "0", "--force"], ["restart", "n1", "dcgm", "--force"]])
+def test_force_needs_a_reason(words: list[str]) -> None:
+    assert "--reason" in refusal(app, "nodes", *words)
+
+
+def test_without_a_command_nodes_are_shown() -> None:
+    result = CliRunner().invoke(app, ["nodes", "--from", "missing.json"])
+    assert "missing.json" in str(result.exception)
+
+
+class StandinNodes:
+    """Stand-in for nodes of a scheduler, by their states."""
+
+    def __init__(self, states: Mapping[str, str]) -> None:
+        self.states = dict(states)
+        self.changed: list[str] = []
+
+    def read(self, texts: Mapping[str, str], *, undo: bool) -> list[Drain]:
+        """See Nodes."""
+        return [Drain(node, "Slurm", self.states[node], reason) for node, reason in texts.items()]
+
+    def change(self, drains: Sequence[Drain], run: str, *, undo: bool) -> list[Drain]:
+        """See Nodes."""
+        self.changed += [one.node for one in drains]
+        return [Drain(one.node, one.scheduler, "done", one.reason, run) for one in drains]
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> StandinNodes:
+    made = StandinNodes({"gpu-1": "due", "gpu-2": "others", "gpu-3": "unknown"})
+    monkeypatch.setattr(nodes_drain, "Nodes", lambda *_: made)
+    return made
+
+
+FINDINGS = [fail("xid", "gpu-1", "79"), fail("xid", "gpu-2", "79"), ok("xid", "gpu-3")]
+
+
+def test_only_what_is_due_is_drained_and_recorded(nodes: StandinNodes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert drain.after_audit(FINDINGS, [], "", 1, yes=True) == 0
+    assert nodes.changed == ["gpu-1"]
+    [name] = run_history.names()
+    run = run_history.load(name)
+    assert (run.exit_code, list(run.hosts)) == (0, ["gpu-1"])
+    assert (run.hosts["gpu-1"]["status"], run.hosts["gpu-1"]["reason"]) == ("done", "xid 79")
+    assert "others" in capsys.readouterr().out
+
+
+def test_without_consent_nothing_is_drained(nodes: StandinNodes) -> None:
+    with pytest.raises(InvalidInput, match="not a terminal"):
+        drain.after_audit(FINDINGS, [], "", 1, yes=False)
+    assert (nodes.changed, run_history.names()) == ([], [])
+
+
+def test_a_node_whose_state_is_unknown_makes_the_exit_code_3(nodes: StandinNodes) -> None:
+    assert drain.after_audit([fail("xid", "gpu-3", "79")], [], "", 1, yes=True) == 3
+    assert nodes.changed == []
+
+
+def test_healthy_nodes_are_not_drained(nodes: StandinNodes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert drain.after_audit([ok("xid", "gpu-1")], [], "", 1, yes=True) == 0
+    assert "nothing to drain" in capsys.readouterr().out
+
+
+def test_equal_outputs_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[Any] = [Ran("a", 0, "same\n"), Ran("b", 0, "same\n"), Ran("c", 3, "other\n"), Ran("d", None, "", "lost")]
+    login._show(rows)
+    assert capsys.readouterr().out.splitlines() == ["a, b:", "  same", "c (exit code 3):", "  other", "d (lost):"]
+
+
+def test_programs_here_and_their_exit_codes(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all:\n  hosts:\n    me:\n      ansible_connection: local\n")
+    words = ["nodes", "exec", "-i", str(inventory), "--", "sh", "-c", "echo $0; exit 4", "a b", "--token=hf_abcdefghij"]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, "  a b" in result.output) == (1, True), result.output
+    [name] = run_history.names()
+    run = run_history.load(name)
+    assert run.hosts["me"]["status"] == "exit code 4"
+    assert "hf_abcdefghij" not in str(run)
