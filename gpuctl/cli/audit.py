@@ -103,7 +103,8 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
-    fleet, more = _ask(request), []
+    fleet = _ask(request)
+    more: list[Finding] = []
     if request.deep is not None:
         fleet, more = _diagnose(request, fleet)
     if request.save is not None:

@@ -124,5 +124,5 @@ def _forget(host: Host) -> None:
 
 def _answer(state: str, started: Started | None = None, **more: Any) -> Diagnosis:
     known = dict.fromkeys(("level", "began", "by")) if started is None else started._asdict()
-    empty = {"users": [], "code": None, "output": None, "error": None}
+    empty: dict[str, Any] = {"users": [], "code": None, "output": None, "error": None}
     return {"state": state, "now": int(time.time()), **known, **empty, **more}  # type: ignore[typeddict-item]

@@ -418,6 +418,52 @@ class SystemFacts(TypedDict):
     unread: Reasons
 
 
+class NetworkMount(TypedDict):
+    """A network file system; `error`: why it does not answer."""
+
+    path: str
+    type: str
+    source: str
+    options: list[str]
+    error: str | None
+
+
+class LustreTarget(TypedDict):
+    """See `lustre.parse_df`."""
+
+    target: str
+    inodes: bool
+    used_percent: Count | None
+    available: str | None
+    mount: str | None
+    error: str | None
+
+
+class LustreImport(TypedDict):
+    """See `lustre.parse_state`."""
+
+    target: str
+    state: str
+    evicted: bool
+
+
+class LustreReads(TypedDict):
+    """Requests by their size in pages of 4 KiB."""
+
+    filesystem: str
+    rpcs_by_pages: dict[Digits, Count]
+
+
+class StorageFacts(TypedDict):
+    """See `storage.read`."""
+
+    mounts: list[NetworkMount] | None
+    targets: list[LustreTarget] | None
+    imports: list[LustreImport] | None
+    reads: list[LustreReads] | None
+    unread: Reasons
+
+
 class HealthFacts(TypedDict, total=False):
     """See `health.read`; only the subjects that were asked for."""
 
@@ -430,6 +476,7 @@ class HealthFacts(TypedDict, total=False):
     pcie: PcieFacts | UnreadSubject
     counters: CountersFacts | UnreadSubject
     system: SystemFacts | UnreadSubject
+    storage: StorageFacts | UnreadSubject
     seconds: Amount
 
 
