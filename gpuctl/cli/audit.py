@@ -100,6 +100,7 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     from gpuctl.domain.findings import exit_code, worst_first
     from gpuctl.domain.report import Report, summary
     from gpuctl.nccl.preflight import facts_file
+    from gpuctl.workflows import audit as flow
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
@@ -108,7 +109,7 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     if request.deep is not None:
         fleet, more = _diagnose(request, fleet)
     if request.save is not None:
-        facts_file.save(request.save, fleet)
+        facts_file.save(request.save, flow.without_secrets(fleet))
     results = worst_first([*more, *audit_rules.judge(fleet, knowledge.catalogue())])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
