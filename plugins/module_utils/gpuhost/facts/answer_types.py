@@ -57,8 +57,8 @@ class MigInstance(TypedDict):
     used_mib: Count | None
 
 
-class Gpu(TypedDict):
-    """See `gpu_xml._gpu`."""
+class _Gpu(TypedDict):
+    """Values of any driver."""
 
     address: str | None
     minor: Count | None
@@ -94,6 +94,13 @@ class Gpu(TypedDict):
     instances: list[MigInstance]
     errors: Reasons
     unread: Reasons
+
+
+class Gpu(_Gpu, total=False):
+    """See `gpu_xml._gpu`. Newer drivers print these values; facts of older audits lack them."""
+
+    unrepairable: bool | None
+    repair_pending: bool | None
 
 
 class _Driver(TypedDict):
