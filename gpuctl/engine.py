@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
-    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml, nvlink
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml, lustre, nvlink
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
@@ -65,6 +65,7 @@ __all__ = [
     "gpus_per_process",
     "launch",
     "launch_answers",
+    "lustre",
     "mpirun_command",
     "needs_reboot",
     "nvlink",
@@ -84,6 +85,7 @@ MODULES = {
     "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
+    "lustre": "module_utils.gpuhost.facts.lustre",
     "nvlink": "module_utils.gpuhost.facts.nvlink",
     "launch": "module_utils.launch",
     "launch_answers": "module_utils.launch.answer_types",

@@ -166,6 +166,7 @@ def _report(request: AuditRequest, selection: Selection) -> Report:
     from gpuctl.domain.findings import exit_code, worst_first
     from gpuctl.domain.report import Report
     from gpuctl.nccl.preflight import facts_file
+    from gpuctl.workflows import audit as flow
     from gpuctl.workflows import audit_rules
 
     started = time.monotonic()
@@ -174,7 +175,7 @@ def _report(request: AuditRequest, selection: Selection) -> Report:
         fleet, diagnosed = _diagnose(request, selection.hosts, fleet)
         more += diagnosed
     if request.save is not None:
-        facts_file.save(request.save, fleet)
+        facts_file.save(request.save, flow.without_secrets(fleet))
     results = worst_first([*more, *audit_rules.judge(fleet, knowledge.catalogue())])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]

@@ -17,6 +17,7 @@ AT_WORK = 50  # percent: at full load every GPU reaches its power limit (an H200
 SHOWN = 3  # values named in one message
 # Values about the health of the GPU's memory; the others are judged where they are used.
 MEMORY = ("ecc", "ecc_pending", "uncorrectable", "remap_pending", "remap_failure", "remapped", "retire_pending")
+REPAIRS = ("unrepairable", "repair_pending")  # of newer drivers
 
 
 class HealthIssue(NamedTuple):
@@ -73,6 +74,10 @@ def errors(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 
 def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
     issues = []
+    if gpu.get("unrepairable"):
+        issues.append(HealthIssue(Verdict.FAIL, "its memory cannot be repaired", "have the GPU replaced"))
+    if gpu.get("repair_pending"):
+        issues.append(HealthIssue(Verdict.FAIL, "a repair of a memory channel or a TPC is pending", RESET))
     if gpu["remap_failure"]:
         issues.append(HealthIssue(Verdict.FAIL, "a row could not be remapped", "have the GPU replaced"))
     if gpu["remap_pending"] or gpu["retire_pending"]:
@@ -84,7 +89,7 @@ def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 def _unread(gpu: Mapping[str, Any]) -> list[HealthIssue]:
     """Report missing values; one never counts as good."""
     names: dict[str, list[str]] = {}
-    for name in MEMORY:
+    for name in (*MEMORY, *REPAIRS):
         if name in gpu["unread"]:
             names.setdefault(gpu["unread"][name], []).append(name)
     reason = "; ".join(f"{', '.join(alike)}: {text}" for text, alike in names.items())

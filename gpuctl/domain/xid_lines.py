@@ -136,7 +136,8 @@ _START = re.compile(r"NVRM: |nvidia-nvswitch\d+: ")
 _STAMP = re.compile(r"(?:(?<!\w)|(?=\[\s*\d+\.))\[\s*(\d{1,10}(?:\.\d{1,9})?)\s*\]", re.ASCII)
 _NEXT_STAMP = re.compile(r"(?:<\d+>)?\[\s*\d{1,10}\.\d{1,9}\s*\]\s*$", re.ASCII)
 _KERNEL_LINE = re.compile(
-    r"^(?:<\d+>)?\[\s*\d+(?:\.\d+)?\]|^\d+,\d+,\d+,[^;]*;|\bkernel(?:\[\d+\])?: |^kern +:|NVRM: |nvidia-nvswitch\d+: "
+    r"^(?:<\d+>)?\[\s*\d+(?:\.\d+\]|\]\s\S{1,40}:\s)"
+    r"|^\d+,\d+,\d+,[^;]*;|\bkernel(?:\[\d+\])?: |^kern +:|NVRM: |nvidia-nvswitch\d+: "
     rf"|^\[\w{{3}} (?:{_MONTH}) +\d+ \d\d:\d\d:\d\d \d{{4}}\] |\[\s*\d+\.\d{{3,6}}\] "
 )
 _BOOT = re.compile(r"^-- (?:Boot [0-9a-f-]+|Reboot) --|(?:\] |kernel: |;)Linux version \d")

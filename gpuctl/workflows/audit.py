@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from gpuctl.audit import judge as log_judge
 from gpuctl.audit import kernel, merge, recorded
 from gpuctl.audit.formats import FORMATS
 from gpuctl.audit.formats.model import FILE
+from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding, Verdict, unknown, worst_first
 from gpuctl.domain.gpu_errors import Catalogue
 from gpuctl.hosts.fan_out import run_on_all
@@ -49,6 +50,31 @@ def ask(hosts: Sequence[Target], options: AuditOptions, on_result: Callable[[Hos
         on_result=on_result,
     )
     return fleet_of(hosts, {result.host: result for result in results})
+
+
+def without_secrets(fleet: Fleet) -> Fleet:
+    """The facts for a file that others read: kernel messages and names of processes lose what looks like a secret."""
+    return replace(fleet, nodes={node: _without_secrets(facts) for node, facts in fleet.nodes.items()})
+
+
+def _without_secrets(facts: Mapping[str, Any]) -> dict[str, Any]:
+    clean = dict(facts)
+    log, gpu = facts.get("kernel_log", {}), facts.get("gpu", {})
+    if log.get("boots"):
+        boots = [{**boot, "lines": [removed(line)[0] for line in boot["lines"]]} for boot in log["boots"]]
+        clean["kernel_log"] = {**log, "boots": boots}
+    if gpu.get("gpus"):
+        clean["gpu"] = {**gpu, "gpus": [_named_safely(one) for one in gpu["gpus"]]}
+    return clean
+
+
+def _named_safely(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    rows = {name: gpu[name] for name in ("processes", "displays") if gpu.get(name)}
+    safe = {
+        name: [{**row, "name": row["name"] and removed(row["name"])[0]} for row in listed]
+        for name, listed in rows.items()
+    }
+    return {**gpu, **safe}
 
 
 def judge_path(path: Path, catalogue: Catalogue) -> list[Finding]:

@@ -114,6 +114,8 @@ def _judge(nodes: Nodes, catalogue: Catalogue) -> list[Finding]:
     findings = preflight.judge(nodes, {}, (*preflight.OF_NODES, *rules.RULES))
     diagnosed = {node: facts for node, facts in nodes.items() if "dcgm" in facts}
     deep = diagnostics.diagnostics(diagnosed, catalogue.dcgm_errors)
+    stored = {node: facts for node, facts in nodes.items() if "storage" in facts}  # facts of older audits lack it
+    findings += storage.storage(stored) if stored else []
     return [*findings, *kernel.kernel_log(nodes, catalogue), *deep]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.audit.formats import dcgm
+from gpuctl.core.run_history import current_user
 from gpuctl.domain.findings import Finding, Verdict, unknown
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
@@ -124,7 +125,7 @@ def _send(
 ) -> Sequence[HostResult]:
     def request(host: Target) -> dict[str, Any]:
         common = {"action": "diagnose", "level": options.level, "start": start.get(host.name, False)}
-        return {**common, "collected": collected.get(host.name)}
+        return {**common, "collected": collected.get(host.name), "actor": current_user()}
 
     return state.send(hosts, request, forks=options.forks, timeout_s=options.timeout_s, on_result=lambda _: None)
 

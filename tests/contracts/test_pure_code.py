@@ -57,7 +57,7 @@ NAMES = {
     "gpuctl.core.strict_yaml": "ANY_TEXT NULLS SWITCHES At Choice EmptyFile FieldType Flag ListOf MappingOf Mistakes "
     "Node Parsed Schema Section Text Whole did_you_mean refuse_unknown",
     "gpuctl.engine": "MISSING MpirunRequest cpus_of fact_types failures full_command gpu_use gpu_xml gpus_per_process "
-    "needs_reboot nvlink typed_json",
+    "lustre needs_reboot nvlink typed_json",
     "gpuctl.workstation.tools_file": "SYSTEMS",
     "secrets": "token_urlsafe",  # a new password; no decision depends on its value
     "signal": "NSIG Signals",  # names of signals

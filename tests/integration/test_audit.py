@@ -1,6 +1,6 @@
 """The audit on real hosts: their sshd, systemd, disks, memory and processes are real; GPUs and the journal are played.
 
-Stand-ins: nvidia-smi (the rig's, printing tests/data), journalctl (printing the kernel messages of the test).
+Stand-ins: nvidia-smi (the rig's, printing tests/data), journalctl (printing the kernel messages of the test), dcgmi.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from pathlib import Path
 from gpuctl.audit import knowledge
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import Target
-from gpuctl.workflows import audit, audit_rules
+from gpuctl.workflows import audit, audit_rules, diagnosis
 from tests.integration.conftest import Hosts
 from tests.rig import TestHost
 
 XML = (Path(__file__).parents[1] / "data/nvidia-smi/570-h100-8gpu.xml").read_text()
 SMI = "/var/lib/standins/nvidia-smi/q.xml"
 BOOTED = "2026-11-27T03:00:00.000001+0000 n1 kernel: Linux version 6.8.0-45-generic"
+PASSED = '{"DCGM GPU Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [{"name": "NVML Library", \
+"results": [{"status": "Pass"}]}]}]}}'
 XID = "2026-11-27T03:00:09.000001+0000 n1 kernel: NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus."
 
 
@@ -76,3 +78,28 @@ def test_a_user_without_rights_learns_what_could_not_be_read_and_nothing_is_ok_f
     findings = run([host], become=False)
     (log,) = [f for f in findings if f.check == "kernel-log"]
     assert (log.subject, log.verdict) == (host.name, Verdict.UNKNOWN)
+
+
+def test_a_diagnosis_outlives_the_call_that_started_it_and_the_next_one_reads_it(hosts: Hosts) -> None:
+    """A real systemd runs it; dcgmi is a stand-in that takes three seconds and prints a recorded output."""
+    (host,) = hosts(1, machine="p5")
+    furnish(host)
+    host.standin("dcgmi")
+    for name, text in {"output": PASSED, "code": "0", "wait": "3", "calls": ""}.items():
+        host.write(f"/var/lib/standins/dcgmi/{name}", text)
+    chosen = targets([host], become=True)
+
+    def call(limit_s: float) -> list[Finding]:
+        fleet = audit.ask(chosen, audit.AuditOptions(window_s=0.2), lambda _: None)
+        options = diagnosis.DeepOptions(2, pause_s=0.5, limit_s=limit_s)
+        diagnosed, findings = diagnosis.diagnose(chosen, fleet, options, lambda _: None)
+        judged = audit_rules.judge(diagnosed, knowledge.catalogue())
+        return [*findings, *(finding for finding in judged if finding.check == "dcgm")]
+
+    (left,) = call(limit_s=0.0)
+    assert "it still runs after" in left.message
+    assert host.run("systemctl", "is-active", "gpuctl-diagnosis").stdout.strip() == "active"
+    (finding,) = call(limit_s=60.0)
+    assert (finding.verdict, finding.subject) == (Verdict.OK, host.name)
+    assert host.run("cat", "/var/lib/standins/dcgmi/calls").stdout.split("\n")[:-1] == ["diag -r 2 -j"]
+    assert host.run("ls", "/run/gpuctl").stdout.split() == ["lock"]

@@ -62,6 +62,27 @@ _HEALTH = {
         "unread": {},
     },
     "system": _SYSTEM,
+    "storage": {
+        "mounts": [
+            {"path": "/fsx", "type": "lustre", "source": "10.0.0.9@tcp:/fs", "options": ["rw"], "error": None},
+            {"path": "/home", "type": "nfs4", "source": "nas:/home", "options": ["rw", "hard"], "error": None},
+        ],
+        "targets": [
+            {
+                "target": f"fs-OST000{number}",
+                "inodes": inodes,
+                "used_percent": 40 + number,
+                "available": "2.0T",
+                "mount": "/fsx",
+                "error": None,
+            }
+            for inodes in (False, True)
+            for number in range(2)
+        ],
+        "imports": [{"target": f"fs-OST000{number}", "state": "FULL", "evicted": False} for number in range(2)],
+        "reads": [{"filesystem": "fs", "rpcs_by_pages": {"1": 10, "256": 90_000}}],
+        "unread": {},
+    },
 }
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from gpuctl.audit.formats.model import Record, doubt
 from gpuctl.core.text import named, plural
+from gpuctl.engine import lustre
 
-_TARGET = re.compile(r"^(\S+-(?:MDT|OST)[0-9a-f]{4})(?:_UUID)?\s+(\S.*)$")
-_INACTIVE = re.compile(r"^(?:(\S+-)?(?:MDT|OST)[0-9a-f]{4}(?:_UUID)?)\s*:\s*(.+)$")
 _MOUNT = re.compile(r"^(\S+) on (/.*?) type (\S+) \(([^)]*)\)\s*$")
 _PROC_MOUNT = re.compile(r"^(\S+) (/\S*) (\S+) (\S+) \d+ \d+\s*$")
 NETWORK = ("lustre", "nfs", "nfs4", "efs", "beegfs", "gpfs", "ceph", "cifs", "smb3", "wekafs", "glusterfs")
@@ -20,48 +19,14 @@ def is_lfs_df(start: str) -> bool:
 
 
 def read_lfs_df(text: str) -> Record:
-    """Subject "storage": {targets}: {target, inodes, used_percent, available, mount, error} for each OST and MDT."""
-    targets: list[dict[str, Any]] = []
-    odd, ends, inodes = [], 0, False
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("UUID"):
-            inodes = line.split()[1:2] == ["Inodes"]
-        elif line.startswith("filesystem"):
-            ends += 1
-        elif target := _target_of(line, inodes):
-            targets.append(target)
-        elif _TARGET.match(line):
-            odd.append(line)
+    """Subject "storage": {targets}, in the form of gpuhost/facts/lustre.py."""
+    targets, odd, ends = lustre.parse_df(text)
     findings = [doubt(f"{plural(len(odd), 'line')} not understood, the first: {odd[0][:100]}")] if odd else []
     if not ends:
         findings.append(doubt("its last line, the summary of the file system, is missing"))
     if not targets:
         return Record(findings=tuple(findings) or (doubt("it has no OST or MDT"),))
     return Record({"storage": {"targets": targets, "unread": {}}}, tuple(findings))
-
-
-def _target_of(line: str, inodes: bool) -> dict[str, Any] | None:
-    """A target by its line; None if it is none, or cut."""
-    if inactive := _INACTIVE.match(line):
-        return _target(line.partition(":")[0].strip(), inodes, error=inactive[2])
-    row = _TARGET.match(line)
-    cells = row[2].split() if row else []
-    percent = re.fullmatch(r"(\d{1,3})%", cells[3]) if len(cells) >= 5 else None
-    if not row or not percent:
-        return None
-    mount = re.sub(r"\[(?:OST|MDT):\d+\]$", "", cells[4])
-    return {**_target(row[1], inodes), "used_percent": int(percent[1]), "available": cells[2], "mount": mount}
-
-
-def _target(name: str, inodes: bool, error: str | None = None) -> dict[str, Any]:
-    return {
-        "target": name.removesuffix("_UUID"),
-        "inodes": inodes,
-        "used_percent": None,
-        "available": None,
-        "mount": None,
-        "error": error,
-    }
 
 
 def is_getstripe(start: str) -> bool:

@@ -106,5 +106,4 @@ def _hint(test: Mapping[str, Any], known: Sequence[DcgmError]) -> str:
     severity = next((one for one in named_there if one), known[0].severity if known else None)
     if severity is None:
         return "dcgmi diag -r 3 on the idle node shows more" if test["status"] != "pass" else ""
-    meaning = f"{known[0].meaning} " if known and known[0].meaning else ""
-    return f"{meaning}{ACTIONS[severity]}"
+    return f"{known[0].meaning.rstrip('.')}; {ACTIONS[severity]}" if known else ACTIONS[severity]

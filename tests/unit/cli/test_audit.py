@@ -52,7 +52,17 @@ def test_a_log_without_errors_is_ok_and_states_how_much_was_read(log: Path) -> N
     assert "no fault in 3 kernel messages" in run("--from", log).output
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "hello\n", "Aug 17 00:00:24 vm systemd[1]: Finished Rotate log files.\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "hello\n",
+        "Aug 17 00:00:24 vm systemd[1]: Finished Rotate log files.\n",
+        '[1]     "S-0ff08c432172aa1a"[21] # a switch\n',
+        "[1] A footnote.\n",
+    ],
+)
 def test_text_without_kernel_messages_is_unknown(text: str, log: Path) -> None:
     log.write_text(text)
     assert verdicts("--from", log) == (1, [(str(log), "kernel-log", "UNKNOWN")])
@@ -85,7 +95,14 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_files_and_nodes_are_not_mixed(log: Path) -> None:
-    for words in ((log,), ("--from", log, "--inventory", "lab"), ("--from", log, "--save", "x"), ("--since", "soon")):
+    for words in (
+        (log,),
+        ("--from", log, "--inventory", "lab"),
+        ("--from", log, "--save", "x"),
+        ("--from", log, "--deep", "1"),
+        ("--deep", "4"),
+        ("--since", "soon"),
+    ):
         result = run(*words)
         assert result.exit_code == 2 or isinstance(result.exception, InvalidInput), words
 

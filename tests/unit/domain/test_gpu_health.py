@@ -76,3 +76,18 @@ def test_a_known_fault_is_reported_next_to_unknown_values() -> None:
         ("dram_uncorrectable>0<", "dram_uncorrectable><"),
     )
     assert [issue.verdict for issue in gpu_health.issues(gpu(*changes))] == [Verdict.FAIL, Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        ("unrepairable_memory", "its memory cannot be repaired"),
+        ("tpc_repair_pending", "a repair of a memory channel or a TPC is pending"),
+        ("channel_repair_pending", "a repair of a memory channel or a TPC is pending"),
+    ],
+)
+def test_repairs_that_failed_or_are_pending_fail(element: str, message: str) -> None:
+    [issue] = gpu_health.issues(gpu(("<ecc_errors>", f"<ecc_errors><{element}>Yes</{element}>")))
+    assert (issue.verdict, issue.message) == (Verdict.FAIL, message)
+    [unclear] = gpu_health.issues(gpu(("<ecc_errors>", f"<ecc_errors><{element}>Perhaps</{element}>")))
+    assert unclear.verdict is Verdict.UNKNOWN

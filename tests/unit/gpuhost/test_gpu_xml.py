@@ -113,3 +113,25 @@ def test_healthy_gpus_have_no_errors(name: str) -> None:
 @pytest.mark.parametrize("name", ["x_a100-sxm4-mig", "x_rtx-2080-win", "x_h100_8g_driver570"])
 def test_recorded_gpus_have_no_errors(name: str) -> None:
     assert_no_errors(recording(f"nvidia-smi/{name}.xml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("tag", "text", "unrepairable", "pending", "unread"),
+    [
+        ("unrepairable_memory", "Yes", True, None, {}),
+        ("unrepairable_memory", "No", False, None, {}),
+        ("unrepairable_memory", "N/A", None, None, {}),
+        ("unrepairable_memory", "Perhaps", None, None, {"unrepairable": "Perhaps"}),
+        ("tpc_repair_pending", "Yes", None, True, {}),
+        (
+            "channel_repair_pending", "No</channel_repair_pending><tpc_repair_pending>No</tpc_repair_pending>", None,
+            False, {},
+        ),
+    ],
+)  # fmt: skip
+def test_repairs_that_newer_drivers_report(
+    tag: str, text: str, unrepairable: bool | None, pending: bool | None, unread: dict[str, str]
+) -> None:
+    element = f"<{tag}>{text}" if text.endswith(">") else f"<{tag}>{text}</{tag}>"
+    gpu = gpu_xml.parse(H100.replace("<ecc_errors>", f"<ecc_errors>{element}", 1))["gpus"][0]
+    assert (gpu["unrepairable"], gpu["repair_pending"], gpu["unread"]) == (unrepairable, pending, unread)

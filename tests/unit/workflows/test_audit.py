@@ -166,6 +166,21 @@ def test_saved_facts_are_judged_as_they_were(tmp_path: Path) -> None:
     assert audit.judge_path(path, CATALOGUE) == judge(nodes, n9="refused")
 
 
+def test_saved_facts_lose_secrets_and_nothing_else() -> None:
+    nodes = fleet(1)
+    messages(nodes["n1"], LINE.format("app[9]: --password hunter22 failed"), XID_79)
+    nodes["n1"]["gpu"]["gpus"][0]["processes"] = [
+        {"pid": 7, "name": "sh -c token=abcdefgh12", "used_mib": 1, "type": "C"}
+    ]
+    nodes["n2"] = {"gpu": {"unread": {"*": "no answer"}}}
+    saved = audit.without_secrets(Fleet(nodes))
+    assert "hunter22" not in str(saved.nodes)
+    assert "abcdefgh12" not in str(saved.nodes)
+    assert XID_79 in saved.nodes["n1"]["kernel_log"]["boots"][0]["lines"]
+    assert saved.nodes["n1"]["storage"] == nodes["n1"]["storage"]
+    assert saved.nodes["n2"] == nodes["n2"]
+
+
 def test_facts_of_another_command_and_edited_ones_are_refused(tmp_path: Path) -> None:
     path, nodes = tmp_path / "facts.json", fleet()
     del nodes["n1"]["pcie"]

@@ -21,6 +21,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
 
 from gpuctl.audit import knowledge
+from gpuctl.core.run_history import current_user
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
@@ -174,7 +175,7 @@ def test_another_level_that_runs_is_not_disturbed(root: Path) -> None:
     (late,) = run(root, limit_s=0.0)
     assert "it still runs after" in late.message
     (finding,) = run(root, level=3)
-    assert "a diagnosis of level 1 by somebody has run for 0 min" in finding.message
+    assert f"a diagnosis of level 1 by {current_user()} has run for 0 min" in finding.message
     assert calls(root) == ["diag -r 1 -j"]
 
 

@@ -57,8 +57,8 @@ class MigInstance(TypedDict):
     used_mib: Count | None
 
 
-class Gpu(TypedDict):
-    """See `gpu_xml._gpu`."""
+class _Gpu(TypedDict):
+    """Values of any driver."""
 
     address: str | None
     minor: Count | None
@@ -94,6 +94,13 @@ class Gpu(TypedDict):
     instances: list[MigInstance]
     errors: Reasons
     unread: Reasons
+
+
+class Gpu(_Gpu, total=False):
+    """See `gpu_xml._gpu`. Newer drivers print these values; facts of older audits lack them."""
+
+    unrepairable: bool | None
+    repair_pending: bool | None
 
 
 class _Driver(TypedDict):
@@ -418,6 +425,52 @@ class SystemFacts(TypedDict):
     unread: Reasons
 
 
+class NetworkMount(TypedDict):
+    """A network file system; `error`: why it does not answer."""
+
+    path: str
+    type: str
+    source: str
+    options: list[str]
+    error: str | None
+
+
+class LustreTarget(TypedDict):
+    """See `lustre.parse_df`."""
+
+    target: str
+    inodes: bool
+    used_percent: Count | None
+    available: str | None
+    mount: str | None
+    error: str | None
+
+
+class LustreImport(TypedDict):
+    """See `lustre.parse_state`."""
+
+    target: str
+    state: str
+    evicted: bool
+
+
+class LustreReads(TypedDict):
+    """Requests by their size in pages of 4 KiB."""
+
+    filesystem: str
+    rpcs_by_pages: dict[Digits, Count]
+
+
+class StorageFacts(TypedDict):
+    """See `storage.read`."""
+
+    mounts: list[NetworkMount] | None
+    targets: list[LustreTarget] | None
+    imports: list[LustreImport] | None
+    reads: list[LustreReads] | None
+    unread: Reasons
+
+
 class HealthFacts(TypedDict, total=False):
     """See `health.read`; only the subjects that were asked for."""
 
@@ -430,6 +483,7 @@ class HealthFacts(TypedDict, total=False):
     pcie: PcieFacts | UnreadSubject
     counters: CountersFacts | UnreadSubject
     system: SystemFacts | UnreadSubject
+    storage: StorageFacts | UnreadSubject
     seconds: Amount
 
 

@@ -103,6 +103,8 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
             "retire_pending", YES_NO, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
         ),
         "sram_threshold": cells.choice("sram_threshold", YES_NO, "ecc_errors/aggregate/sram_threshold_exceeded"),
+        "unrepairable": _repair(cells, "unrepairable", "unrepairable_memory"),
+        "repair_pending": _repair(cells, "repair_pending", "channel_repair_pending", "tpc_repair_pending"),
         "recovery": cells.text("recovery", "gpu_recovery_action"),
         "slowed_by": _reasons(cells),
         "persistence": cells.text("persistence", "persistence_mode"),
@@ -190,6 +192,14 @@ def _errors(gpu: Tree.Element) -> dict[str, str]:
 
     collect(gpu, "")
     return errors
+
+
+def _repair(cells: _Cells, name: str, *tags: str) -> bool | None:
+    """True if any of the values is Yes; None if the driver, or this part of its output, has none of them."""
+    values = [cells.choice(name, YES_NO, f"ecc_errors/{tag}") for tag in tags]
+    if cells.absent and cells.unread.get(name) == cells.absent:
+        del cells.unread[name]
+    return any(values) if any(values) or None not in values else None
 
 
 def _uncorrectable(cells: _Cells) -> int | None:

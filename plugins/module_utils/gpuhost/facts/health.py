@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host import Host
-from . import counters, gather, kernel_log, nvlink, pcie, system
+from . import counters, gather, kernel_log, nvlink, pcie, storage, system
 
 SUBJECTS: dict[str, gather.Subject] = {
     **{name: gather.SUBJECTS[name] for name in ("gpu", "rdma", "names", "jobs")},
@@ -15,6 +15,7 @@ SUBJECTS: dict[str, gather.Subject] = {
     "pcie": pcie.read,
     "counters": counters.read,
     "system": system.read,
+    "storage": storage.read,
 }
 
 

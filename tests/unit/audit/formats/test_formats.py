@@ -86,6 +86,20 @@ def test_the_mask_of_reasons_is_read_as_bits() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "gpu_uuid, retired_pages.address, retired_pages.cause\n" + "GPU-1, [N/A], Single Bit ECC\n" * 2,
+        "pid, process_name, used_gpu_memory [MiB]\n12, python, 524 MiB\n",
+        "# gpu    pwr  gtemp\n# Idx      W      C\n    0     79     38\n",
+        "GPU 0: NVIDIA H200 (UUID: GPU-1)\n",
+        "\t\x1b[4mGPU0\tCPU Affinity\tNUMA Affinity\x1b[0m\nGPU0\t X \t0-15\t0\n",
+    ],
+)
+def test_lists_have_nothing_to_judge_and_are_recognised(text: str) -> None:
+    assert overall(judged(text)) is Verdict.OK
+
+
+@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([CSV, ROW, ROW[:30]], "line 3 does not have 7 values"),
