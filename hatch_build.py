@@ -23,6 +23,8 @@ class CollectionHook(BuildHookInterface):  # type: ignore[type-arg]
             link(root, root / "build/collections" / COLLECTION)
         else:
             build_data["force_include"] |= {str(root / file): str(COLLECTION / file) for file in carried(root)}
+            # `gpuctl self-update` shows what is new in it.
+            build_data["force_include"][str(root / "CHANGELOG.md")] = "gpuctl/CHANGELOG.md"
 
 
 def carried(root: Path) -> list[Path]:

@@ -27,12 +27,18 @@ class Fleet:
     inventory: Path
     folder: Path
 
-    def timed(
-        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = ""
+    def timed(  # noqa: PLR0913, PLR0917 - as bench.measure.run
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        watch: bool = False,
+        stdin: str = "",
+        codes: Sequence[int] = (0,),
     ) -> Timing:
         """Run a command until it ends, and measure its processes and those of the hosts."""
         before = self._processor_seconds()
-        timing = run(argv, cwd, environment, watch, stdin)
+        timing = run(argv, cwd, environment, watch, stdin, codes)
         return replace(timing, hosts_cpu=self._processor_seconds() - before)
 
     def _processor_seconds(self) -> float:

@@ -26,8 +26,15 @@ class Timing:
     hosts_cpu: float | None = None
 
 
-def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = "") -> Timing:
-    """Run a command until it ends; `CalledProcessError` with its output if it fails."""
+def run(  # noqa: PLR0913, PLR0917 - as subprocess.run
+    argv: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    watch: bool = False,
+    stdin: str = "",
+    codes: Sequence[int] = (0,),
+) -> Timing:
+    """Run a command until it ends; `CalledProcessError` with its output unless it ends with one of these codes."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(
         argv,
@@ -42,7 +49,7 @@ def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: b
     output, _ = process.communicate(stdin)
     wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     peak = watcher.stop() if watcher else 0.0
-    if process.returncode:
+    if process.returncode not in codes:
         raise subprocess.CalledProcessError(process.returncode, argv, output)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Timing(wall, cpu, peak, output)

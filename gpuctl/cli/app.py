@@ -7,7 +7,7 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import audit, bootstrap, explain, schema
+from gpuctl.cli import audit, bootstrap, explain, schema, self_update
 from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.gpu_node import group as gpu_node
@@ -41,6 +41,7 @@ COMMANDS = (
     audit.audit,
     explain.explain,
     schema.schema,
+    self_update.self_update,
 )
 for command in COMMANDS:
     app.add_command(command)

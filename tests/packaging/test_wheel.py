@@ -74,3 +74,8 @@ def test_the_source_archive_makes_the_same_wheel(tree: Path, wheel: Path, tmp_pa
     (unpacked,) = tmp_path.glob("gpuctl-*")
     again = build("wheel", unpacked, tmp_path / "wheel")
     assert sorted(zipfile.ZipFile(again).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
+def test_the_wheel_carries_the_changelog_that_self_update_shows(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        assert content.read("gpuctl/CHANGELOG.md").decode().startswith("# Changelog\n")

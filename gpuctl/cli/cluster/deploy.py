@@ -13,7 +13,6 @@ from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.shared import findings, options, output, report
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
-from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import PROBLEMS
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def destroy(request: EnvironmentSelection, volumes: bool, timeout: float, yes: b
     if objects.objects:
         _say_what_trains(access)
     if (objects.objects or objects.volumes) and not check:
-        _ask(f"Remove {'the environment and all data in its volumes' if objects.volumes else 'it'}?", yes)
+        options.confirm(f"Remove {'the environment and all data in its volumes' if objects.volumes else 'it'}?", yes)
         removal.remove(access.cluster, env, objects, _tell, timeout)
         click.echo(f"{env.name} is removed")
     raise click.exceptions.Exit(PROBLEMS if objects.unread else 0)
@@ -181,7 +180,7 @@ def _carry_out(command: str, planned: PlannedDeploy, timeout: int, yes: bool, ch
     if question := _question(planned):
         if form != "table":
             show.plan(plan, err=True)
-        _ask(question, yes)
+        options.confirm(question, yes)
     progress: list[str] = []
     request = via_ansible.DeployRequest(planned.file, plan, planned.context, timeout)
     try:
@@ -237,17 +236,6 @@ def _report_interruption(plan: Plan, progress: Sequence[str]) -> None:
     click.echo(applied.summary, err=True)
     if applied.total == len(made):
         click.echo("the pods continue to start: `gpuctl cluster status` shows their progress", err=True)
-
-
-def _ask(question: str, yes: bool) -> None:
-    """Ask for confirmation; without a terminal, require --yes."""
-    import sys
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput("continue", "this needs confirmation, and there is no terminal", "add --yes")
-    click.confirm(question, abort=True, err=True)
 
 
 def _tell(subject: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -14,6 +15,7 @@ from click.core import ParameterSource
 
 from gpuctl.cli.shared import completion
 from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import InvalidInput
 
 Command = Callable[..., Any]
 Request = TypeVar("Request")
@@ -55,6 +57,15 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if from_command_line and not value.strip(" ,"):
         raise click.BadParameter("it is empty; give it a value, or omit the option", ctx, param)
     return value
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask for confirmation; without a terminal, require --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInput("continue", "this needs confirmation, and there is no terminal", "add --yes")
+    click.confirm(question, abort=True, err=True)
 
 
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
