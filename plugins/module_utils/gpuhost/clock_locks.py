@@ -48,7 +48,7 @@ def _path(uuid: str, clock: str) -> str:
 
 
 def _driver_load(host: Host) -> str:
-    """Identity of the driver's load: the kernel gives a module's folder a new number each time."""
+    """Identity of the driver's load: the kernel gives a module's folder another number each time."""
     try:
         return str(os.stat(host.real("/sys/module/nvidia")).st_ino)
     except OSError:

@@ -8,17 +8,17 @@ import time
 
 from ..host import Host
 
-LIMIT_S = 0.25  # of processor time
+LIMIT_S, LONG_LIMIT_S = 0.25, 5.0  # of processor time; the long one before a GPU is changed
 PERSISTENCE_DAEMON = "nvidia-persiste"  # the kernel cuts names after 15 characters; it yields to nvidia-smi
 _DEVICE = re.compile(r"/dev/nvidia(\d+)")
 
 
-def read(host: Host, unread: dict[str, str]) -> dict[str, list[int]] | None:
+def read(host: Host, unread: dict[str, str], limit_s: float = LIMIT_S) -> dict[str, list[int]] | None:
     """Pid -> minor numbers of its GPUs; None if other users' descriptors are hidden, or if they are too many."""
     if not host.root and os.geteuid() != 0:
         unread["open_by"] = "only root sees who holds a device open"
         return None
-    end = time.process_time() + LIMIT_S
+    end = time.process_time() + limit_s
     holders: dict[str, list[int]] = {}
     for folder in host.glob("/proc/[0-9]*/fd"):
         if time.process_time() > end:
@@ -42,7 +42,7 @@ def of_gpu(host: Host, uuid: str) -> list[str] | None:
     """Programs that have a GPU open, as "dcgm (pid 42)", without the persistence daemon; None if they are hidden."""
     from ..gpus import gpus  # slow to load, and few visits need it
 
-    holders = read(host, {})
+    holders = read(host, {}, LONG_LIMIT_S)
     minor = next((gpu.minor for gpu in gpus(host) if gpu.uuid == uuid), None)
     if holders is None or minor is None:
         return None

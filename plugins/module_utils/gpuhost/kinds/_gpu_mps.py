@@ -46,8 +46,8 @@ def read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     if sign:
         hint = "set sharing.mps in the plugin's configuration, or leave mps out of gpu_settings"
         raise Refused(f"Kubernetes' device plugin runs MPS on this host ({sign}): {hint}")
-    control = host.which(CONTROL)
-    if control is None:
+    programs = {name: (host.which(name) or "")[len(host.root) :] for name in (CONTROL, "nvidia-smi")}
+    if not programs[CONTROL]:
         raise Unsupported(f"there is no {CONTROL}: install the driver's compute utilities (nvidia-cuda-mps on Debian)")
     gpus = smi.gpus(snapshot.unchanging)
     steps: tuple[Step, ...] = ()
@@ -57,7 +57,7 @@ def read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     for entry in entries:
         environment = _environment(entry, _chosen(gpus, entry))
         unit, desired = UNIT.format(entry["name"]), text_of(environment)
-        steps += snapshot.step(f"file:/etc/systemd/system/{unit}", described(_service(host.root, entry, environment)))
+        steps += snapshot.step(f"file:/etc/systemd/system/{unit}", described(_service(programs, entry, environment)))
         if not host.exists(f"/etc/systemd/system/multi-user.target.wants/{unit}"):
             steps += (Step(f"unit:{unit}:boot", "disabled", "enabled"),)
         now[entry["name"]] = Mps(entry["name"]).read(host)
@@ -103,14 +103,13 @@ def _environment(entry: Mapping[str, Any], gpus: list[smi.GpuState]) -> dict[str
     return environment
 
 
-def _service(root: str, entry: Mapping[str, Any], environment: Mapping[str, str]) -> str:
-    del root
+def _service(programs: Mapping[str, str], entry: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     return SERVICE.format(
         name=entry["name"],
         variables="\n".join(f"Environment={name}={value}" for name, value in environment.items()),
         gpus=environment[GPUS],
-        smi="/usr/bin/nvidia-smi",
-        control=f"/usr/bin/{CONTROL}",
+        smi=programs["nvidia-smi"],
+        control=programs[CONTROL],
     )
 
 
