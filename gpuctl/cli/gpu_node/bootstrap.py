@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     ),
     options.check,
     options.diff,
-    options.allow_busy,
     options.batches,
     options.visit("host", ANSWER_S),
     click.option("--yes", "-y", is_flag=True, help="Do not ask after the plan has been shown."),
