@@ -127,7 +127,7 @@ def test_an_installation_that_was_killed_is_completed_by_the_next_run_and_undone
     path = tmp_path / "stack.yml"
     path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
     running = gpuctl.start("bootstrap", "gpu-node", "-i", rig.inventory(), "--stack", path, "--yes")
-    wait_until(lambda: host.exists("/root/begun"), 60, "the package is not being configured")
+    wait_until(lambda: host.exists("/root/begun"), 120, "the package is not being configured")
     killed = "ps axo pid,args | awk '/apt-get|dpkg|python3|postinst|sleep 300/ && !/awk/ {print $1}' | xargs kill -9"
     host.run("sh", "-c", killed, check=False)
     assert gpuctl.said(running).code == 3
