@@ -34,7 +34,6 @@ class ApplyRequest:
     limit: str = ""
     stack: Path | None = None
     check: bool = False
-    allow_busy: bool = False
     batch: str = "100%"
     max_fail: str = "100%"
     forks: int = 64
@@ -72,7 +71,7 @@ def prepare(request: ApplyRequest, today: date, on_result: OnResult) -> Prepared
         surveyed = survey(asked, today, on_result) if repaired else surveyed
     fleet = FleetPlan(plans_of(surveyed.fleet, today), surveyed.fleet.unasked, surveyed.left_out)
     job = Job(
-        {"action": "tune", "scope": desired.KIND, "allow_busy": request.allow_busy, "actor": current_user()},
+        {"action": "tune", "scope": desired.KIND, "allow_busy": False, "actor": current_user()},
         playbook="",
         variables={},
         check=request.check,

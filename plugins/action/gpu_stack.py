@@ -62,7 +62,7 @@ class ActionModule(HostVisitAction):
         resolved = self._facts(question, task_vars)["transaction"] if question else None
         plan = decisions.tune_request(task, stack, resolved)
         notes = plan.pop("notes")
-        request = {"action": "tune", "check": check, "allow_busy": arguments["allow_busy"], "actor": actor, **plan}
+        request = {"action": "tune", "check": check, "actor": actor, **plan}
         outcome = result(self._answered(request, task_vars), check=check, strict=False, with_diff=bool(self._task.diff))
         return {**outcome, "warnings": notes} if notes else outcome
 

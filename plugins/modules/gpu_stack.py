@@ -23,10 +23,6 @@ options:
     elements: str
     choices: [driver, fabric, toolkit, dcgm]
     required: true
-  allow_busy:
-    description: Also replace the driver of a host whose GPUs run jobs.
-    type: bool
-    default: false
   actor:
     description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.
     type: str

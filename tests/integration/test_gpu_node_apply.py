@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuctl.gpu_node.knowledge import knowledge
+from gpuctl.hosts.model import HostResult
+from gpuctl.workflows import gpu_node_apply, gpu_node_plan
 from tests.rig import Rig, TestHost
-from tests.rig.command import Gpuctl, Said
-from tests.rig.standin_packages import be_ubuntu, driver, offer
+from tests.rig.command import Gpuctl, Said, reach
+from tests.rig.host import wait_until
+from tests.rig.standin_packages import FOLDER, be_ubuntu, driver, offer
 
 OLD, NEW = "580.105.08", "580.178.04"
 PACKAGES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "standin-dkms")
 # Everything but what dpkg and apt write about their own work, and what every boot changes.
 STATE = """dpkg --get-selections; apt-mark showauto; apt-mark showhold
 find /etc /lib/modules /usr/share/keyrings /opt -xdev \\( -type f -o -type l \\) ! -name 'ld.so.cache' \
-    ! -name 'modules.*' ! -path '/opt/site/*' -exec sha256sum {} + | sort -k2
+    ! -name 'modules.*' ! -path '/opt/site*' ! -path '/opt/mirror*' -exec sha256sum {} + | sort -k2
 find /etc /lib/modules -xdev -printf '%p %m %U %G %y\\n' | grep -v modules.[a-z] | sort"""
 
 
@@ -86,6 +96,12 @@ def test_a_set_is_installed_held_upgraded_and_taken_back(
     upgrade = host.run("apt-get", "-s", "full-upgrade").stdout
     assert "Inst " not in upgrade
     assert not any(knob["changed"] for knob in knobs(bring(gpuctl, rig, tmp_path, f"{{driver: {OLD}}}"), host).values())
+    inventory = gpuctl.inventory({host.name: reach(host, gpu_stack={"driver": OLD})})
+    drift = ("drift", "-i", inventory, "-o", "json", "--via", "ssh")
+    assert knobs(gpuctl(*drift), host)["gpu_stack.driver"]["state"] == "ok"
+    host.run("apt-mark", "unhold", "nvidia-modprobe")
+    [step] = knobs(gpuctl(*drift), host)["gpu_stack.driver"]["steps"]
+    assert step["setting"] == "deb:nvidia-modprobe"
 
     upgraded = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
     assert upgraded.code == 0, reasons(upgraded, host)
@@ -98,3 +114,111 @@ def test_a_set_is_installed_held_upgraded_and_taken_back(
     assert undone.code == 0, reasons(undone, host)
     assert state(host) == before
     assert json.loads(undo(gpuctl, rig).out or "{}").get("hosts", [{}])[0].get("knobs", []) == []
+
+
+def test_an_installation_that_was_killed_is_completed_by_the_next_run_and_undone(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path
+) -> None:
+    # Like DKMS in the middle of a build; once the file is gone, it takes no time.
+    waiting = f"depmod {kernel(host)}; if [ -e /root/slow ]; then touch /root/begun; sleep 300; fi"
+    offer(host, driver(NEW, kernel(host), postinst=waiting), tmp_path)
+    before = state(host)
+    host.write("/root/slow", "")
+    path = tmp_path / "stack.yml"
+    path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
+    running = gpuctl.start("bootstrap", "gpu-node", "-i", rig.inventory(), "--stack", path, "--yes")
+    wait_until(lambda: host.exists("/root/begun"), 120, "the package is not being configured")
+    killed = "ps axo pid,args | awk '/apt-get|dpkg|python3|postinst|sleep 300/ && !/awk/ {print $1}' | xargs kill -9"
+    host.run("sh", "-c", killed, check=False)
+    assert gpuctl.said(running).code == 3
+    host.run("rm", "/root/slow")
+    assert "nvidia-dkms-580-open" in host.run("dpkg", "--audit").stdout
+
+    checked = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}", "--check")
+    assert "interrupted: dpkg was interrupted" in knobs(checked, host)["gpu_stack.driver"]["reason"]
+    done = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    assert done.code == 0, reasons(done, host)
+    assert set(versions(host).values()) == {f"{NEW}-1ubuntu1 hi", "3.0.1 ii"}
+    undone = undo(gpuctl, rig)
+    assert undone.code == 0, reasons(undone, host)
+    assert state(host) == before
+
+
+def test_a_package_with_a_wrong_hash_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path) -> None:
+    offer(host, driver(NEW, kernel(host)), tmp_path)
+    listing = host.read(f"{FOLDER}/Packages")
+    host.write(f"{FOLDER}/Packages", re.sub(r"(?m)^(SHA256|MD5sum|SHA1): .", r"\1: 0", listing))
+    host.run("apt-get", "-qq", "update")
+    before = state(host)
+    done = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    assert done.code == 1
+    assert "cannot download the packages" in knobs(done, host)["gpu_stack.driver"]["reason"]
+    assert state(host) == before
+
+
+KEY_ROW = "Signed-By: /usr/share/keyrings/gpuctl-nvidia-cuda.asc"
+
+
+def signed_mirror(host: TestHost, tmp_path: Path) -> str:
+    """Sign the packages of the host's repository, in a mirror with NVIDIA's paths; return the key's fingerprint."""
+    home = tmp_path / "gnupg"
+    home.mkdir(mode=0o700)
+    gpg = ["gpg", "--homedir", str(home), "--batch", "--passphrase", ""]
+    folder = "/opt/mirror/compute/cuda/repos/ubuntu2404/x86_64"
+    host.run("sh", "-c", f"mkdir -p {folder} && cp {FOLDER}/* {folder}/")
+    try:
+        subprocess.run(
+            [*gpg, "--quick-generate-key", "site", "ed25519", "sign", "never"], check=True, capture_output=True
+        )
+        rows = subprocess.run([*gpg, "--list-keys", "--with-colons"], check=True, capture_output=True, text=True).stdout
+        key = subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True, text=True).stdout
+        host.write(f"{folder}/3bf863cc.pub", key)
+        listing = host.read(f"{folder}/Packages").encode()
+        entry = f" {hashlib.sha256(listing).hexdigest()} {len(listing)} Packages"
+        release = f"Origin: site\nDate: {format_datetime(datetime.now(UTC), usegmt=True)}\nSHA256:\n{entry}\n"
+        signed = subprocess.run([*gpg, "--clearsign"], input=release, check=True, capture_output=True, text=True).stdout
+        host.write(f"{folder}/InRelease", signed)
+    finally:
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
+    return next(row.split(":")[9] for row in rows.splitlines() if row.startswith("fpr"))
+
+
+class Silent:
+    """Receives the progress of a run in this process."""
+
+    def on_result(self, result: HostResult) -> None:
+        pass
+
+    def on_change(self, hosts: Iterable[str]) -> None:
+        pass
+
+
+def test_a_repository_comes_with_a_key_of_the_pinned_fingerprint_only(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(host, driver(NEW, kernel(host)), tmp_path)
+    fingerprint = signed_mirror(host, tmp_path)
+    host.run("sh", "-c", f"rm -rf {FOLDER} /etc/apt/sources.list.d/site.list && apt-get -qq update")
+    before = state(host)
+    wanted = f"{{driver: {NEW}, source: 'file:/opt/mirror'}}"
+    refused = bring(gpuctl, rig, tmp_path, wanted)
+    assert refused.code == 1
+    assert "fingerprint other than the pinned ones" in knobs(refused, host)["gpu_stack.driver"]["reason"]
+    assert state(host) == before
+
+    known = knowledge()
+    keys = tuple(replace(key, fingerprint=fingerprint) if key.name == "cuda-apt" else key for key in known.keys)
+    for module in (gpu_node_plan, gpu_node_apply):
+        monkeypatch.setattr(module, "knowledge", lambda: replace(known, keys=keys))
+    request = gpu_node_apply.ApplyRequest(str(rig.inventory()), stack=tmp_path / "stack.yml")
+    prepared = gpu_node_apply.prepare(request, date(2026, 11, 27), lambda _: None)
+    assert [made.state for made in prepared.fleet.plans] == ["install"]
+    assert state(host) == before
+    [result] = prepared.run.run(Silent())
+    assert {knob["state"] for knob in result.knobs} == {"ok"}, [knob["reason"] for knob in result.knobs]
+    assert KEY_ROW in host.read("/etc/apt/sources.list.d/gpuctl-nvidia-cuda.sources")
+    assert set(versions(host).values()) == {f"{NEW}-1ubuntu1 hi", "3.0.1 ii"}
+    undone = undo(gpuctl, rig)
+    assert undone.code == 0, reasons(undone, host)
+    assert state(host) == before
+    assert "mirror" not in host.run("ls", "/var/lib/apt/lists").stdout

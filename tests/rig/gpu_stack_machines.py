@@ -88,6 +88,7 @@ MACHINES: dict[str, HostGpuFacts] = {
     "one H100 in a VM": machine(1, "2330", "16c1"),
     "H100 id 2339": machine(4, "2339", "17fc"),
     "HGX H200": machine(8, "2335", "18be", nvswitches=("22a3",) * 4),
+    "one H200 in a VM": machine(1, "2335", "18bf"),  # as recorded
     "HGX B200": machine(8, "2901", "1999", infiniband_vpd=("ConnectX-7", BRIDGE, BRIDGE)),
     "one B200 in a VM": machine(1, "2901", "1999"),
     "HGX B300": machine(8, "3182", "20e6", infiniband_vpd=(BRIDGE,)),

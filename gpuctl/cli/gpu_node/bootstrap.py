@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     ),
     options.check,
     options.diff,
-    options.allow_busy,
     options.batches,
     options.visit("host", ANSWER_S),
     click.option("--yes", "-y", is_flag=True, help="Do not ask after the plan has been shown."),
@@ -65,4 +64,9 @@ def _show_plan(prepared: Prepared) -> None:
         click.echo(f"{host}: dpkg had been interrupted, and has completed {output.names(packages) or 'nothing'}")
     fleet = prepared.fleet
     show(fleet, [*unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)])
+    by_hand = [
+        made.host for made in fleet.plans if any(part.name == "efa" and part.changes for part in made.components)
+    ]
+    if by_hand:
+        click.echo(f"run the EFA installer by hand, as this command does not: {output.names(by_hand)}")
     click.echo()

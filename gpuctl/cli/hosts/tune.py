@@ -69,7 +69,7 @@ def drift(request: TuneRequest, diff: bool, form: Form, metrics: Path | None) ->
     click.option(
         "--to", metavar="RECORD", default="", help="Go back only to the state right after this record of a host."
     ),
-    click.option("--only", metavar="KNOB", multiple=True, help="Only this setting or pattern; may be repeated."),
+    click.option("--only", metavar="KNOB", multiple=True, help="Only this setting, kind or pattern; may be repeated."),
     options.check,
     options.diff,
     click.option("--force", is_flag=True, help="Also undo settings that somebody else has changed since."),

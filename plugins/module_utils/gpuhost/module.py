@@ -19,7 +19,6 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
             "choices": ["driver", "fabric", "toolkit", "dcgm"],
             "required": True,
         },
-        "allow_busy": {"type": "bool", "default": False},
         "actor": {"type": "str", "default": ""},
     },
     "tune": {

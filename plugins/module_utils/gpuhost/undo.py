@@ -15,7 +15,11 @@ from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
 # Undoing these disturbs running jobs.
-DISTURBS = {"irq": "moves interrupts of running devices", "restart": "restarts services"}
+DISTURBS = {
+    "irq": "moves interrupts of running devices",
+    "restart": "restarts services",
+    "deb": "changes packages of the GPUs' software",
+}
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
 
 

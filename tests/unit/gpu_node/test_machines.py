@@ -59,6 +59,7 @@ EXPECTED = {
     "HGX H100": ("open", "fabric_manager", False),
     "one H100 in a VM": ("open", "none", False),
     "H100 id 2339": ("open", "none", False),
+    "one H200 in a VM": ("open", "none", False),
     "HGX H200": ("open", "fabric_manager", False),
     "HGX B200": ("open", "nvlsm", False),
     "one B200 in a VM": ("open", "none", False),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..host import Host
-from ..model import OK, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..model import OK, Knob, Reading, Refused, Step, Unreadable
 from ..resources import deb
 from ..resources.file import described
 from ..resources.module import Module
@@ -70,7 +70,7 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part) -> Reading:
         return Reading(knob.name, "as it is", now="as it is", state=OK)
     host = snapshot.host
     if not host.which("apt-get"):
-        raise Unsupported(NO_APT)
+        raise Refused(NO_APT)
     runtimes = _container_runtimes.files(host) if part.runtimes else {}
     files = tuple(
         step

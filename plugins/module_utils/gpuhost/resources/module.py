@@ -41,7 +41,8 @@ def module_info(host: Host, kernel: str, field: str) -> str:
         text = result.out.split("\n", 1)[0].strip()
         if result.ok and text:
             return text
-        if not result.ok and "not found" not in result.err:
+        # "No such file": it is gone, and the index of modules still has it.
+        if not result.ok and "not found" not in result.err and "No such file" not in result.err:
             line = result.last_line
             raise Unreadable(line if line.startswith("modinfo") else f"modinfo: {line}")
         if result.ok:
