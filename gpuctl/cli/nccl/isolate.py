@@ -103,7 +103,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     \b
     1  test every node in a pair, all pairs at the same time, with the Ring algorithm
     2  retest both nodes of a bad pair with known good nodes, until chance is ruled out
-    3  run all other nodes together, to confirm that they are healthy
+    3  run all other nodes together several times, to confirm that they are healthy and steady
     4  run bad nodes over one adapter at a time
 
     With up to 16 nodes, all pairs are tested if fewer runs are inconclusive; with up to 8, also if all pairs perform

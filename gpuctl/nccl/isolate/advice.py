@@ -32,6 +32,10 @@ TWO_RACKS = (
     "this is fine if the racks are joined at less than full speed by design; otherwise check both uplinks: only a third"
     " rack, or --expect, can tell them apart"
 )
+UNSTEADY = (
+    "an intermittent fault slows some of the runs, or other jobs use the fabric: isolate again while it is idle, with a"
+    " higher --pairs-per-node"
+)
 TOGETHER = (
     "large rings reach less than pairs on oversubscribed uplinks; otherwise isolate with a higher --pairs-per-node, as"
     " an intermittent fault may have gone unnoticed"

@@ -18,7 +18,7 @@ from gpuctl.nccl.isolate.likelihood import (
 )
 from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
-from gpuctl.nccl.isolate.observations import Evidence, Observation
+from gpuctl.nccl.isolate.observations import Evidence, Observation, ordered
 
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
@@ -96,6 +96,16 @@ class Case:
     def numbers(self) -> frozenset[int]:
         """The numbers of the bad runs."""
         return frozenset(run.number for run in self.bad)
+
+    @cached_property
+    def _ever_bad(self) -> frozenset[int]:
+        """The numbers of all bad runs, explained or not."""
+        return frozenset(run.number for run in self.every)
+
+    @cached_property
+    def _unsure_places(self) -> frozenset[str]:
+        """Places (within racks, across) in which some pairs are faster than the usual one."""
+        return frozenset(self.evidence.place(pair) for pair in self.evidence.faster_pairs)
 
     @cached_property
     def causes(self) -> Mapping[int, tuple[Cause, ...]]:
@@ -224,8 +234,15 @@ class Case:
         return any(all(self._ran_well_elsewhere(node, cause) for node in run.nodes) for run in bad)
 
     def _ran_well_elsewhere(self, node: str, cause: Cause) -> bool:
+        """True if a run that the cause does not spoil was fine; a bad one that an accepted cause explains was not."""
         runs = self.evidence.runs_by_node.get(node, ())
-        return any(run.gbs is not None and run.number not in self.numbers and not spoils(cause, run) for run in runs)
+        return any(self._was_fine(run) and not spoils(cause, run) for run in runs)
+
+    def _was_fine(self, run: Observation) -> bool:
+        """True for a run as fast as healthy ones; where pairs have two speeds, and no majority, only the faster are."""
+        if run.gbs is None or run.number in self._ever_bad:
+            return False
+        return run.place not in self._unsure_places or ordered(run.nodes) in self.evidence.faster_pairs
 
     def _mild(self, cause: Cause) -> bool:
         runs = self.runs(cause)

@@ -10,6 +10,8 @@ from gpuctl.nccl.isolate.model import Fault, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 TRIES = 2  # a single bad confirmation may be chance
+REPEATS = 4  # so often nodes that are fine together are run: a fault that comes and goes shows in some of the runs
+STEADY, SPREADS = 0.05, 8  # runs of the same nodes differ by less than this share, or so many spreads of pairs
 HINTS = 8  # if more nodes than this fell silent in a hang, that says nothing about each of them
 
 
@@ -20,6 +22,7 @@ class Confirmation:
     nodes: tuple[str, ...]
     runs: tuple[Observation, ...]
     expected_gbs: float | None
+    scatter: float  # share by which runs of the same nodes may differ
 
     def bad(self, run: Observation) -> bool:
         return bool(run.start_failure) or _is_bad(run, self.expected_gbs)
@@ -30,8 +33,15 @@ class Confirmation:
 
     @property
     def due(self) -> bool:
-        """True if it still has to be run: it was not, or was bad only once."""
-        return len(self.nodes) > 1 and not self.fine and len(self.runs) < TRIES
+        """True if it still has to be run: it was not, was bad only once, or was always fine, but not often."""
+        steady = self.fine and not any(self.bad(run) for run in self.runs) and not self.unsteady
+        steady = steady and len(self.nodes) > 2  # two are a pair, which has runs enough
+        return len(self.nodes) > 1 and (steady or not self.fine) and len(self.runs) < (REPEATS if steady else TRIES)
+
+    @property
+    def unsteady(self) -> bool:
+        """True if its runs differ by more than the noise."""
+        return _differ(self.runs, self.scatter)
 
 
 def confirmation(
@@ -44,7 +54,16 @@ def confirmation(
     left = tuple(node for node in evidence.alive if node not in out)
     whole = frozenset(left)
     runs = tuple(s for s in evidence.runs if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
-    return Confirmation(left, runs, expected_gbs(evidence, policy))
+    return Confirmation(left, runs, expected_gbs(evidence, policy), _scatter(evidence))
+
+
+def _scatter(evidence: Evidence) -> float:
+    return STEADY if evidence.guessed else max(STEADY, SPREADS * evidence.scale)
+
+
+def _differ(runs: Sequence[Observation], scatter: float) -> bool:
+    speeds = [run.gbs for run in runs if run.gbs is not None]
+    return len(speeds) > 1 and min(speeds) < (1 - scatter) * max(speeds)
 
 
 def expected_gbs(evidence: Evidence, policy: Policy) -> float | None:
@@ -65,10 +84,11 @@ def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
 
 
 def came_back_fine(evidence: Evidence, faults: Iterable[Fault], policy: Policy) -> bool:
-    """True if a group was bad once and fine another time: chance, or a fault that comes and goes and is not known."""
+    """True if a group was bad, or slower, one time and not another: chance, or an unknown fault that comes and goes."""
     least, bad = expected_gbs(evidence, policy), {name for fault in faults for name in fault.cause.names}
     groups = [runs for runs in _groups(evidence) if bad.isdisjoint(runs[0].nodes)]
-    return any(len({_is_bad(run, least) for run in runs}) > 1 for runs in groups)
+    scatter = _scatter(evidence)
+    return any(len({_is_bad(run, least) for run in runs}) > 1 or _differ(runs, scatter) for runs in groups)
 
 
 def _groups(evidence: Evidence) -> list[list[Observation]]:

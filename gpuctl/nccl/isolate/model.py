@@ -133,7 +133,7 @@ class Conclusion:
     """The result of an isolation: faults, unresolved runs, runs put down to chance, and the evidence as findings.
 
     `used`: the number of runs. `budget`: the runs that one hard fault may cost: N/2 pairs, two runs for every suspect
-    pair, one confirmation. It does not cover `rails`, the number of runs over single adapters, and `controls`, that of
+    pair, the confirmations. It does not cover `rails`, the number of runs over single adapters, and `controls`, that of
     known-good pairs beside suspects, which take no time of their own.
     """
 

@@ -21,6 +21,7 @@ MANY = 8  # fewest runs of which "most of them are bad" is meaningful
 TOGETHER = 3  # slow pairs of nodes that are fast with others: more than paths between two nodes are bad at a time
 TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than this share are a second speed
 MORE_TURNS = 3  # so often every node is run with others where one pair for each node does not tell
+FLAPPED_TURNS = 5  # the same, where runs of all nodes show that something comes and goes
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
@@ -99,7 +100,7 @@ def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool)
     step = _confirmation(state, unresolved)
     flapped = confirmation.came_back_fine(evidence, attribution.faults, rules)
     if step is None and (unexplained or flapped):
-        step = _unpaired(evidence, rules, rules.pairs_per_node + (MORE_TURNS if flapped else 1))
+        step = _unpaired(evidence, rules, rules.pairs_per_node + (FLAPPED_TURNS if flapped else 1))
     return step or _adapters(state) or verdict.conclusion(evidence, attribution, unresolved, rules)
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice, fabric, rails, start_findings
 from gpuctl.nccl.isolate.attribution import Attribution, looks_bad
-from gpuctl.nccl.isolate.confirmation import Confirmation, confirmation
+from gpuctl.nccl.isolate.confirmation import REPEATS, Confirmation, confirmation
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import REACHES, Evidence, Observation
 from gpuctl.nccl.judge import leftovers
@@ -62,14 +62,14 @@ def conclusion(
 
 
 def spend(evidence: Evidence, attribution: Attribution, policy: Policy) -> int:
-    """The budget in runs: a pair for every two nodes, two runs for each of these pairs that was bad, a confirmation."""
+    """The budget in runs: a pair for every two nodes, two for each of these that was bad, the confirmations."""
     suspects, met = 0, dict.fromkeys(evidence.fleet.nodes, 0)
     for run in evidence.pairs:
         first = any(met[node] < policy.pairs_per_node for node in run.nodes)
         suspects += first and looks_bad(run, attribution.noise, policy)
         for node in run.nodes:
             met[node] += 1
-    return policy.pairs_per_node * math.ceil(len(evidence.fleet.nodes) / 2) + 2 * suspects + 1
+    return policy.pairs_per_node * math.ceil(len(evidence.fleet.nodes) / 2) + 2 * suspects + REPEATS
 
 
 def _fault_finding(fault: Fault, evidence: Evidence, policy: Policy) -> Finding:
@@ -249,6 +249,10 @@ def _confirmation(left: Confirmation, evidence: Evidence) -> Iterator[Finding]:
     elif last.start_failure:
         message = f"they could not be tested together: {last.start_failure}"
         yield Finding(RULE, subject, Verdict.UNKNOWN, message, {"nodes": len(left.nodes)}, advice.UNTESTED)
+    elif not left.bad(last) and left.unsteady:
+        speeds = [run.gbs for run in left.runs if run.gbs is not None]
+        message = f"{len(speeds)} runs of them reach {min(speeds):.0f} to {max(speeds):.0f} GB/s, and no pair shows why"
+        yield Finding(RULE, subject, Verdict.WARN, message, numbers, advice.UNSTEADY)
     elif not left.bad(last):
         yield Finding(RULE, subject, Verdict.OK, f"they reach {last.gbs:.0f} GB/s", numbers)
     elif last.failed:

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuctl.nccl.isolate import record
+from gpuctl.nccl.isolate.confirmation import REPEATS
 from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
 from gpuctl.nccl.isolate.next_round import decide
@@ -89,7 +90,7 @@ def test_an_isolation_goes_on_where_it_was_broken_off_and_makes_no_run_twice(tmp
     assert end is not None
     assert [str(fault.cause) for fault in end.faults] == ["node-7"]
     controls = 3
-    assert [len(launches) for launches in simulated.rounds] == [16, 2 + controls, 1]
+    assert [len(launches) for launches in simulated.rounds] == [16, 2 + controls, *[1] * REPEATS]
 
 
 def test_runs_that_were_ended_because_of_ctrl_c_are_held_against_nobody() -> None:
@@ -110,11 +111,11 @@ def test_runs_that_were_ended_because_of_ctrl_c_are_held_against_nobody() -> Non
     assert len(history) == 3
 
 
-def test_a_thousand_nodes_are_isolated_in_three_rounds() -> None:
+def test_a_thousand_nodes_are_isolated_in_two_rounds_and_confirmed() -> None:
     played = play(net(1024, rack=16), [slow(700, 0.2)])
     assert played.named == ["node-700"]
     controls = 3
-    assert played.sizes == [512, 2 + controls, 1]
+    assert played.sizes == [512, 2 + controls, *[1] * REPEATS]
 
 
 def test_the_simulated_fleet_and_the_judge_share_no_code() -> None:

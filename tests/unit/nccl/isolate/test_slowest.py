@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.isolate.confirmation import REPEATS
 from tests.rig.nccl.simulated import net, play, slow
 from tests.rig.nccl_fleet.faults import Fault
 
@@ -40,7 +41,7 @@ def test_where_the_only_pair_across_racks_is_slow_by_the_way_nobody_is_accused()
     played = play(net(12, rack=7, across=0.52))
     assert played.named == []
     assert "between the racks" in {finding.subject for finding in played.end.findings if finding.verdict != "OK"}
-    assert played.sizes == [6, 2, 1]
+    assert played.sizes == [6, 2, *[1] * REPEATS]
 
 
 @pytest.mark.parametrize(("kind", "words"), [("corrupt", "Xid errors, ECC"), ("hang", "kernel log")])
