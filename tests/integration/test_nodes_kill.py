@@ -5,7 +5,11 @@ Stand-in: nvidia-smi (the rig's), whose list of processes points at true pids of
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,26 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.nodes import kill as command
 from gpuctl.core import run_history
+from gpuctl.edges import ssh
+from gpuctl.edges.session_program import SessionProgram
+from gpuctl.hosts.fan_out import login_of
 from gpuctl.hosts.model import Target
 from gpuctl.nodes.acts.model import Consent
+from gpuctl.nodes.acts.nvitop import Wheel
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes as flow
 from gpuctl.workflows import nodes_kill
+from gpuctl.workflows.nodes_nvitop import feed
 from tests.rig import Rig, TestHost
 from tests.rig.gpu_user_trees import row, xml_with
 from tests.rig.host import wait_until
 
 Q_XML = "/var/lib/standins/nvidia-smi/q.xml"
-DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep({})"
+# Notes TERM, and goes on.
+DEAF = """import signal, time
+signal.signal(15, lambda *_: open('/run/got-term', 'w').close())
+while True: time.sleep(1)
+"""
 FORCE = Consent(force=True, reason="it blocks the release")
 
 
@@ -37,8 +50,21 @@ def node(rig: Rig) -> Iterator[TestHost]:
     rig.down()
 
 
+@pytest.fixture(scope="module")
+def inventory(node: TestHost, rig: Rig) -> str:
+    """The user admin, who becomes root by sudo; read by Ansible once."""
+    path = Path(rig.inventory(user="admin"))
+    path.write_text(f"{path.read_text().rstrip()}\nansible_become=true\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def as_a_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def as_a_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
     """The rig's hosts are containers, inside which gpuctl ends nothing; here their pids are those of nvidia-smi."""
     ask = flow.ask
 
@@ -49,7 +75,7 @@ def as_a_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
     monkeypatch.setattr(flow, "ask", asked)
     monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(cache))
 
 
 def target(host: TestHost) -> Target:
@@ -80,14 +106,18 @@ def on_gpus(host: TestHost, *pids: int) -> None:
     host.write(Q_XML, xml_with({gpu: [row(pid, "python")] for gpu, pid in enumerate(pids)}))
 
 
+def lose_connections(host: TestHost) -> None:
+    """End the logins of admin on the host's side, without a word to ours."""
+    logins = host.run("pgrep", "-f", "sshd.*: admin").stdout.split()
+    host.run("kill", "-KILL", *logins, check=False)
+
+
 def lives(host: TestHost, pid: int) -> bool:
     return host.exists(f"/proc/{pid}") and ") Z " not in host.read(f"/proc/{pid}/stat")
 
 
-def invoke(rig: Rig, *words: str) -> Result:
-    inventory = Path(rig.inventory(user="admin"))
-    inventory.write_text(f"{inventory.read_text().rstrip()}\nansible_become=true\n")
-    return CliRunner().invoke(command.kill, ["kill-1", *words, "--inventory", str(inventory)])
+def invoke(inventory: str, *words: str) -> Result:
+    return CliRunner().invoke(command.kill, ["kill-1", *words, "--inventory", inventory])
 
 
 def only_run() -> run_history.RunRecord:
@@ -95,16 +125,16 @@ def only_run() -> run_history.RunRecord:
     return run_history.load(name)
 
 
-def test_the_command_ends_the_users_own_work_on_a_gpu_and_nothing_else(node: TestHost, rig: Rig) -> None:
+def test_the_command_ends_the_users_own_work_on_a_gpu_and_nothing_else(node: TestHost, inventory: str) -> None:
     mine, beside = of_admin(node, "2001"), of_admin(node, "2002")
     on_gpus(node, mine, beside)
-    shown = invoke(rig, "0", "--check")
+    shown = invoke(inventory, "0", "--check")
     assert (shown.exit_code, lives(node, mine)) == (0, True), shown.output
     assert f"pid {mine}" in shown.output
     assert run_history.names() == []
-    unasked = invoke(rig, "0")
+    unasked = invoke(inventory, "0")
     assert "--yes" in getattr(unasked.exception, "hint", "")
-    done = invoke(rig, "0", "--yes")
+    done = invoke(inventory, "0", "--yes")
     assert done.exit_code == 0, done.output
     assert (lives(node, mine), lives(node, beside)) == (False, True)
     run = only_run()
@@ -115,14 +145,14 @@ def test_the_command_ends_the_users_own_work_on_a_gpu_and_nothing_else(node: Tes
     wait_until(lambda: run.name in node.run("journalctl", "-t", "gpuctl", check=False).stdout, 20, "no line in the log")
 
 
-def test_work_that_is_nobodys_own_needs_force_and_a_reason(node: TestHost, rig: Rig) -> None:
+def test_work_that_is_nobodys_own_needs_force_and_a_reason(node: TestHost, inventory: str) -> None:
     pid = service(node, "2003")
     on_gpus(node, pid)
-    refused = invoke(rig, "0", "--yes")
+    refused = invoke(inventory, "0", "--yes")
     assert "is not yours" in str(refused.exception)
-    assert "--reason" in str(invoke(rig, "0", "--yes", "--force").exception)
+    assert "--reason" in str(invoke(inventory, "0", "--yes", "--force").exception)
     assert (lives(node, pid), run_history.names()) == (True, [])
-    done = invoke(rig, "0", "--yes", "--force", "--reason", "it blocks the release")
+    done = invoke(inventory, "0", "--yes", "--force", "--reason", "it blocks the release")
     assert (done.exit_code, lives(node, pid)) == (0, False), done.output
     assert only_run().hosts["kill-1"]["reason"] == "it blocks the release"
 
@@ -168,22 +198,14 @@ def test_a_process_that_moved_to_another_owner_is_not_hit(node: TestHost) -> Non
 
 
 def test_a_lost_connection_leaves_nobody_else_hit_and_the_end_is_known(node: TestHost) -> None:
-    pid, beside = service(node, "2009", "/usr/bin/python3", "-c", DEAF.format(2009)), service(node, "2010")
+    pid, beside = service(node, "2009", "/usr/bin/python3", "-c", DEAF), service(node, "2010")
     on_gpus(node, pid)
     kill = read(node, "0")
     done: list[Any] = []
     act = threading.Thread(target=lambda: done.append(nodes_kill.carry_out(kill, ["nodes", "kill"], FORCE, 6)))
     act.start()
-    logins: list[str] = []
-
-    def logged_in() -> bool:
-        """The act waits between TERM and KILL: its payload is a Python that reads standard input."""
-        logins[:] = node.run("pgrep", "-f", "sshd.*: admin", check=False).stdout.split()
-        return bool(logins) and node.run("pgrep", "-f", "python.* -IS -", check=False).returncode == 0
-
-    wait_until(logged_in, 15, "no login")
-    threading.Event().wait(2)
-    node.run("kill", "-KILL", *logins, check=False)
+    wait_until(lambda: node.exists("/run/got-term"), 30, "no TERM")  # the act waits for KILL now
+    lose_connections(node)
     act.join(60)
     assert not act.is_alive()
     [(outcomes, name)] = done
@@ -191,3 +213,22 @@ def test_a_lost_connection_leaves_nobody_else_hit_and_the_end_is_known(node: Tes
     assert "connection was lost" in outcomes[0].reason
     assert (lives(node, pid), lives(node, beside)) == (False, True)
     assert run_history.load(name).hosts["kill-1"]["outcomes"][0]["details"]["lost"]
+
+
+def test_files_of_a_session_are_gone_after_its_connection_is_lost(node: TestHost) -> None:
+    """The way in which nvitop is on a node; its wheels themselves are not needed for that."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("nvitop.py", "")
+    data = buffer.getvalue()
+    machine = node.run("uname", "-m").stdout.strip()
+    files = [(Wheel("x.whl", "x==1", hashlib.sha256(data).hexdigest(), machine), data)]
+    program = SessionProgram(ssh.command(login_of(target(node)), stays=True), feed(files))
+    try:
+        folder = json.loads(program.first_line(30))["folder"]
+        assert node.run("stat", "-c", "%a %U", folder).stdout.split() == ["700", "root"]
+        assert node.exists(f"{folder}/nvitop.py")
+        lose_connections(node)
+        wait_until(lambda: not node.exists(folder), 20, "the files are left")
+    finally:
+        program.close()

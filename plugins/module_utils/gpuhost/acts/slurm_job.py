@@ -13,6 +13,7 @@ LIMIT_S = 30.0
 PAUSE_S = 0.5
 # Of a job that holds no resources any more, or waits for them.
 ACTIVE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
+FILTERS = ("RUNNING", "SUSPENDED")  # states that scancel's --state takes, besides PENDING
 # What makes one run of a job: a job that is queued again keeps its number, and starts at another time.
 IDENTITY = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "JobName", "UserId", "StartTime", "Restarts", "NodeList")
 SHOWN = (*IDENTITY, "Account", "Partition", "JobState", "NumNodes", "TresPerNode", "TRES", "AllocTRES")
@@ -32,7 +33,8 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     if difference := differs(request["shown"], job):
         return {"job": job, "state": "changed", "reason": difference}
     # The filter spares a job that is queued again between the comparison and the cancellation.
-    result = host.run("scancel", f"--state={job['JobState']}", identifier(job), changes=True, limit=LIMIT_S)
+    only = [f"--state={job['JobState']}"] if job["JobState"] in FILTERS else []
+    result = host.run("scancel", *only, identifier(job), changes=True, limit=LIMIT_S)
     if not result.ok:
         return {"job": job, "state": "denied", "reason": result.last_line}
     return {"job": job, **_outcome(host, job, float(request["grace_s"]))}

@@ -53,6 +53,13 @@ def test_the_job_that_was_shown_is_cancelled() -> None:
     assert host.changes == [("scancel", "--state=RUNNING", "9")]
 
 
+def test_a_job_that_completes_is_cancelled_without_a_filter_that_scancel_lacks() -> None:
+    text = JOB.replace("JobState=RUNNING", "JobState=COMPLETING")
+    host = StandinSlurm(text)
+    assert cancel(host)["state"] == "left"
+    assert host.changes == [("scancel", "9")]
+
+
 def test_check_mode_gives_what_identifies_the_job() -> None:
     host = StandinSlurm(JOB)
     answer = cancel(host, check=True)
