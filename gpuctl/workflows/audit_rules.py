@@ -11,7 +11,7 @@ from gpuctl.audit.formats.model import ABSENT, FILE
 from gpuctl.audit.rules import diagnostics, links, storage, topology
 from gpuctl.audit.rules.gpus import GpuRule
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, Verdict, ok, worst_first
+from gpuctl.domain.findings import Finding, Verdict, ok, unknown, worst_first
 from gpuctl.domain.gpu_errors import Catalogue, DcgmError
 from gpuctl.domain.gpu_health import MEMORY
 from gpuctl.domain.node_facts import Fleet as Nodes
@@ -79,7 +79,9 @@ def _gpus(nodes: Nodes) -> Iterator[Finding]:
     for node, checks in unjudged.items():
         if "gpu-memory" in checks:
             yield from _errors(node, nodes[node])
-        if checks:
+        if len(checks) == len(OF_GPUS):
+            yield unknown(FILE, node, "the output has no value that is judged", "save nvidia-smi -q -x")
+        elif checks:
             yield ok(FILE, node, f"not in the output, and so not judged: {named(checks, 16)}")
 
 

@@ -1,6 +1,6 @@
 """Damage recorded outputs at random: no reader may raise, and none may take a damaged output for a healthy one.
 
-By hand: `nice -n 19 python -m tests.rig.fuzz_outputs 100000`.
+By hand: `nice -n 19 python -m tests.rig.fuzz_outputs 100000`; a second number is the first seed.
 """
 
 from __future__ import annotations
@@ -117,11 +117,22 @@ def check(seed: int) -> str:
     except Exception as error:  # noqa: BLE001 - any of them is the finding
         return f"{seed}: {damage.__name__} of {name}: {type(error).__name__}: {error}"
     is_ok = judgement.verdict is Verdict.OK
-    if is_ok and damage is cut and HEALTHY.get(name) and damaged.strip() and judgement.facts != judge(text).facts:
+    if (
+        is_ok
+        and damage is cut
+        and HEALTHY.get(name)
+        and damaged.strip()
+        and _kept(judgement.facts) != _kept(judge(text).facts)
+    ):
         return f"{seed}: {name} is OK although a part of it is missing"
     if is_ok and damage in (cut, reorder) and name in SICK and _noticeable(name):
         return f"{seed}: {damage.__name__} of {name} is OK although it has a fault"
     return ""
+
+
+def _kept(facts: object) -> str:
+    """Facts without the processes of GPUs: a list that is cut between two of them is a shorter list."""
+    return re.sub(r"'(processes|displays)': \[[^\]]*\]", "", str(facts))
 
 
 def _noticeable(name: str) -> bool:
@@ -161,9 +172,9 @@ def _value(line: str) -> tuple[int, int] | None:
     return (len(label) + 3, len(line)) if colon and value and not in_list and line.startswith("    ") else None
 
 
-def main(count: int) -> int:
+def main(count: int, first: int = 0) -> int:
     started, wrong, kinds = time.monotonic(), [], Counter[str]()
-    for seed in range(count):
+    for seed in range(first, first + count):
         for one in (check(seed), check_error(seed) if seed % 10 == 0 else ""):
             if one:
                 wrong.append(one)
@@ -176,4 +187,4 @@ def main(count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -15,6 +15,9 @@ _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$
 _LINE = re.compile(r"( *)(\S.*?)(?:\s*:(?: (.*)|))?$")
 _HEAD = ("driver_version", "cuda_version", "attached_gpus", "kmd_version", "cuda_umd_version")
 _ELIDED = re.compile(r"\s*(?:\[?\.{3}\]?|…|\[…\])\s*$")
+INDENT = 4  # of a GPU's values
+# Values that stand above the sections: a part of a log (-d) has none of them.
+_OF_WHOLE = ("product_name", "product_brand", "product_architecture", "minor_number", "uuid", "vbios_version")
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
 # Labels whose element has another name, by the element above: the XML repeats a part of it.
 NAMES = {
@@ -58,10 +61,12 @@ def matches(start: str) -> bool:
 
 def read(text: str) -> Record:
     """Facts of the GPUs; UNKNOWN where the output was cut. A GPU that is not whole counts as not recorded."""
-    root, elided = _elements(text)
+    root, elided, stray = _elements(text)
     gpus = root.findall("gpu")
-    selected = bool(gpus) and all(gpu.find("product_name") is None for gpu in gpus)
+    selected = bool(gpus) and all(gpu.find(name) is None for gpu in gpus for name in _OF_WHOLE)
     findings = _not_whole(root, selected, elided)
+    if stray:
+        findings.append(doubt(f"{plural(stray, 'line')} belong to no GPU: its lines are in disorder"))
     kept = len(root.findall("gpu"))
     if findings and kept < len(gpus):
         _set(root, "attached_gpus", str(kept))
@@ -73,7 +78,7 @@ def read(text: str) -> Record:
 def _not_whole(root: Tree.Element, selected: bool, elided: bool) -> list[Finding]:
     """Doubts about what is missing; GPUs that are not whole are removed."""
     gpus, attached = root.findall("gpu"), root.findtext("attached_gpus") or ""
-    cut = [] if selected else [gpu for gpu in gpus if gpu.find("processes") is None and not elided]
+    cut = [gpu for gpu in gpus if not (_has_section(gpu) if selected or elided else _is_whole(gpu))]
     if selected and len(gpus) > 1:  # the same selection has the same lines for every GPU
         tags = [sorted(element.tag for element in gpu.iter()) for gpu in gpus]
         cut = [gpu for gpu, own in zip(gpus, tags, strict=True) if own != max(tags, key=len)]
@@ -93,15 +98,27 @@ def _not_whole(root: Tree.Element, selected: bool, elided: bool) -> list[Finding
     return findings
 
 
+def _has_section(gpu: Tree.Element) -> bool:
+    """True for a part of a GPU's log, such as that of -d ECC: a section with values, or one that it lacks (N/A)."""
+    return any(len(section) or section.text for section in gpu)
+
+
+def _is_whole(gpu: Tree.Element) -> bool:
+    """True if the log of a GPU has its name, which begins it, and the last line of its list of processes."""
+    rows = gpu.findall("processes/process_info")
+    listed = gpu.find("processes") is not None and all(row.find("used_memory") is not None for row in rows)
+    return listed and gpu.find("product_name") is not None
+
+
 def _set(root: Tree.Element, tag: str, text: str) -> None:
     element = root.find(tag)
     if element is not None:
         element.text = text
 
 
-def _elements(text: str) -> tuple[Tree.Element, bool]:
-    """The log as elements, and True if somebody left out parts of it."""
-    root, elided = Tree.Element("nvidia_smi_log"), False
+def _elements(text: str) -> tuple[Tree.Element, bool, int]:
+    """The log as elements, True if somebody left out parts of it, and the number of values that belong to no GPU."""
+    root, elided, stray = Tree.Element("nvidia_smi_log"), False, 0
     stack: list[tuple[int, Tree.Element]] = []
     for line in (raw.expandtabs().rstrip() for raw in text.splitlines()):
         if head := _GPU.match(line):
@@ -111,14 +128,14 @@ def _elements(text: str) -> tuple[Tree.Element, bool]:
         elif line and (match := _LINE.match(line)):
             indent, label, value = len(match[1]), _tag(match[2]), (match[3] or "").strip()
             if indent == 0 or not stack:
-                stack = []
+                stack, stray = [], stray + (indent >= INDENT and match[3] is not None)
                 if label in _HEAD and root.find(label) is None:
                     Tree.SubElement(root, label).text = value
                 continue
             while stack[-1][0] >= indent:
                 stack.pop()
             stack.append((indent, _added(stack[-1][1], label, value)))
-    return root, elided
+    return root, elided, stray
 
 
 def _added(above: Tree.Element, label: str, value: str) -> Tree.Element:
