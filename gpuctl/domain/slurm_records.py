@@ -63,7 +63,7 @@ class JobRecord:
     gpus: Mapping[str, tuple[Gres, ...]]
 
     def details(self) -> dict[str, str]:
-        """Its name, account, partition and state, as far as Slurm has them."""
+        """Name, account, partition and state, as far as Slurm has them."""
         values = {"job_name": self.name, "account": self.account, "partition": self.partition, "job_state": self.state}
         return {name: value for name, value in values.items() if value not in _NONE}
 

@@ -33,11 +33,11 @@ def nodes(objects: Iterable[Object], pods: Iterable[Object], parents: Parents, n
     return [node for node in made if node.total]
 
 
-def completed(asked: Node, shown: Node) -> Node:
-    """Node that was asked itself, with its type and the controllers of its pods as the API has them."""
+def completed(node: Node, shown: Node) -> Node:
+    """Node that answered itself, with its type and the controllers of its pods as the API has them."""
     pods = {user.details["pod_uid"]: user for user in shown.users}
-    users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in asked.users)
-    return replace(asked, type=shown.type or asked.type, users=users)
+    users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in node.users)
+    return replace(node, type=shown.type or node.type, users=users)
 
 
 def _completed(user: User, pod: User | None) -> User:
