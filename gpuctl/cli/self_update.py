@@ -20,15 +20,15 @@ MOST_LINES = 20
 @click.option("--check", is_flag=True, help="Show what would change, and change nothing; exit code 0.")
 @click.option("--back", is_flag=True, help="Put the version before the last update back.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--then", is_flag=True, help="Afterwards run the new gpuctl with the words that follow.")
-@click.argument("words", nargs=-1, metavar="[bootstrap …]", type=click.UNPROCESSED)
-def self_update(check: bool, back: bool, yes: bool, then: bool, words: tuple[str, ...]) -> None:
+@click.option("--then", is_flag=True, help="Afterwards run the new gpuctl with the command that follows.")
+@click.argument("arguments", nargs=-1, metavar="[bootstrap …]", type=click.UNPROCESSED)
+def self_update(check: bool, back: bool, yes: bool, then: bool, arguments: tuple[str, ...]) -> None:
     """Update gpuctl, where it came from a git checkout or from a package index by pip.
 
     Versions, commits, packages and new lines of the changelog are shown first. A version that does not start is taken
     back. With `--then bootstrap laptop`, the new gpuctl goes on with that command.
     """
-    if bool(words) != then or (then and words[0] != "bootstrap"):
+    if bool(arguments) != then or (then and arguments[0] != "bootstrap"):
         raise InvalidInput("update gpuctl", "--then takes a bootstrap command", "--then bootstrap laptop")
     if back and (check or then):
         raise InvalidInput("update gpuctl", "--back cannot be combined with --check or --then", "leave one out")
@@ -39,7 +39,7 @@ def self_update(check: bool, back: bool, yes: bool, then: bool, words: tuple[str
     if then and not check:
         from gpuctl.workflows.self_update import go_on
 
-        go_on(words)
+        go_on(arguments)
 
 
 def _update(check: bool, yes: bool) -> None:

@@ -33,11 +33,11 @@ def nodes(objects: Iterable[Object], pods: Iterable[Object], parents: Parents, n
     return [node for node in made if node.total]
 
 
-def completed(probed: Node, shown: Node) -> Node:
-    """Probed node, with its type and the controllers of its pods as the API has them."""
+def completed(node: Node, shown: Node) -> Node:
+    """Node that answered itself, with its type and the controllers of its pods as the API has them."""
     pods = {user.details["pod_uid"]: user for user in shown.users}
-    users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in probed.users)
-    return replace(probed, type=shown.type or probed.type, users=users)
+    users = tuple(_completed(user, pods.get(user.details.get("pod_uid", ""))) for user in node.users)
+    return replace(node, type=shown.type or node.type, users=users)
 
 
 def _completed(user: User, pod: User | None) -> User:
@@ -45,7 +45,7 @@ def _completed(user: User, pod: User | None) -> User:
 
 
 def unanswered(shown: Node, why: str) -> Node:
-    """Node by the API, which was probed itself in vain."""
+    """Node by the API, which was asked itself in vain."""
     scheduler = shown.scheduler and replace(shown.scheduler, no_answer=why)
     return replace(shown, reached=False, scheduler=scheduler)
 

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
-from gpuctl.edges import own_install
+from gpuctl.edges import installation
 from gpuctl.edges.git import Checkout
-from gpuctl.edges.own_install import DOING, Environment
+from gpuctl.edges.installation import DOING, Environment
 from gpuctl.edges.processes import Processes
 
 NAME, CHANGES = "gpuctl", "CHANGELOG.md"
@@ -29,7 +29,7 @@ FORM = 1
 
 @dataclass(frozen=True)
 class Update:
-    """What an update would change. `old`, `new`: versions; `commits` of a checkout, `packages` of an index.
+    """Changes of an update. `old`, `new`: versions; `commits` of a checkout, `packages` of an index.
 
     `packages`: name -> version before, "" if it is not installed, and after. `changes`: new lines of the changelog.
     `folder`: of the checkout, "" for an index. `start`, `end`: its commits.
@@ -60,17 +60,17 @@ class Record:
 
 def environment() -> Environment:
     """The environment that runs gpuctl."""
-    return own_install.current()
+    return installation.current()
 
 
-def go_on(words: Sequence[str]) -> NoReturn:
-    """Replace this process by the new gpuctl with these words."""
-    own_install.become(environment(), words)
+def go_on(arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by the new gpuctl with these arguments."""
+    installation.become(environment(), arguments)
 
 
 def plan(environment: Environment) -> Update:
-    """What the latest code would change; nothing is changed but git's copy of the remote."""
-    install = own_install.examine(environment, NAME)
+    """Compare with the latest code; nothing is changed but git's copy of the remote."""
+    install = installation.examine(environment, NAME)
     if install.checkout is not None:
         return _of_checkout(Checkout(install.checkout))
     return _of_index(environment, install.version)
@@ -153,7 +153,7 @@ def _of_index(environment: Environment, version: str) -> Update:
     report = environment.pip("install", "--quiet", "--dry-run", "--upgrade", "--report", "-", NAME)
     try:
         listed: list[dict[str, Any]] = json.loads(report)["install"]
-        new = {own_install.plain(one["metadata"]["name"]): str(one["metadata"]["version"]) for one in listed}
+        new = {installation.plain(one["metadata"]["name"]): str(one["metadata"]["version"]) for one in listed}
     except (ValueError, KeyError, TypeError) as error:
         raise GpuctlError(DOING, f"pip's report is not understood: {error!r}", "update pip to 23 or later") from error
     installed = environment.packages()
@@ -179,7 +179,7 @@ def _changes(environment: Environment, version: str) -> list[str]:
 def _update_packages(environment: Environment, update: Update) -> None:
     folder = private(_folder())
     archive = folder / f"before-{update.new}.tar"
-    own_install.keep(environment, update.packages, archive)
+    installation.keep(environment, update.packages, archive)
     record = Record(update, round(time.time()), str(archive))
     _save(record)
     exact = [f"{name}=={after}" for name, (_, after) in update.packages.items()]
@@ -187,7 +187,7 @@ def _update_packages(environment: Environment, update: Update) -> None:
         environment.pip("install", "--quiet", *exact)
         _verify(environment)
     except BaseException as error:
-        own_install.put_back(environment, update.packages, archive)
+        installation.put_back(environment, update.packages, archive)
         _forget()
         if isinstance(error, GpuctlError):
             raise _undone(error) from error
@@ -237,7 +237,7 @@ def last() -> Record:
 
 def back(environment: Environment, record: Record) -> None:
     """Put the version before the last update back; `InvalidInput` if it was changed since."""
-    install = own_install.examine(environment, NAME)
+    install = installation.examine(environment, NAME)
     update = record.update
     if update.folder:
         checkout = Checkout(Path(update.folder))
@@ -250,7 +250,7 @@ def back(environment: Environment, record: Record) -> None:
         if install.checkout is not None or install.version not in (update.new, update.old):
             wrong = f"version {install.version} is installed, not {update.new} of the update"
             raise InvalidInput("go back", wrong, f"pip install gpuctl=={update.old}")
-        own_install.put_back(environment, update.packages, Path(record.archive))
+        installation.put_back(environment, update.packages, Path(record.archive))
     _forget()
 
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.self_update import self_update
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.edges import own_install
-from gpuctl.edges.own_install import Environment
+from gpuctl.edges import installation
+from gpuctl.edges.installation import Environment
 from gpuctl.workflows import self_update as flow
 from tests.rig import small_gpuctl as small
 from tests.rig.small_gpuctl import BROKEN, STARTS
@@ -30,7 +30,7 @@ def venv(tmp_path: Path) -> Environment:
 
 
 def run(venv: Environment, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
-    monkeypatch.setattr(own_install, "current", lambda: venv)
+    monkeypatch.setattr(installation, "current", lambda: venv)
     return CliRunner().invoke(self_update, list(words))
 
 

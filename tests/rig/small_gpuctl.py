@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pip
 
-from gpuctl.edges.own_install import Environment
+from gpuctl.edges.installation import Environment
 from tests.rig.small_wheel import write_wheel
 
 STARTS = "def app(words, standalone_mode):\n    return 0\n"

@@ -1,4 +1,4 @@
-"""How gpuctl was installed, and the files of installed packages: kept before an update, and put back."""
+"""Origin of the installed gpuctl, and the files of installed packages: kept before an update, and put back."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def current() -> Environment:
     return Environment(Path(sys.executable), home, Path(sys.prefix))
 
 
-def become(environment: Environment, words: Sequence[str]) -> NoReturn:
-    """Replace this process by the installed gpuctl with these words."""
+def become(environment: Environment, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by the installed gpuctl with these arguments."""
     start = "from gpuctl.cli.entry import main; main()"
-    os.execv(environment.python, [str(environment.python), "-c", start, *words])  # noqa: S606 - no shell
+    os.execv(environment.python, [str(environment.python), "-c", start, *arguments])  # noqa: S606 - no shell
 
 
 def examine(environment: Environment, name: str = "gpuctl") -> Install:
-    """How a package was installed; `InvalidInput` with advice if something other than pip has to update it."""
+    """Origin of an installed package; `InvalidInput` with advice if something other than pip has to update it."""
     found = environment.packages().get(name)
     if found is None:
         raise InvalidInput(DOING, f"{environment.python} has no package {name}", "install it with pip")
@@ -101,7 +101,7 @@ def examine(environment: Environment, name: str = "gpuctl") -> Install:
 
 
 def _advice(environment: Environment, found: metadata.Distribution) -> str:
-    """How to update it, if pip may not; "" if pip may."""
+    """Advice on the update, if pip may not do it; "" if pip may."""
     if (environment.prefix / "pipx_metadata.json").exists():
         return "pipx installed it: pipx upgrade gpuctl"
     installer = (found.read_text("INSTALLER") or "").strip()
