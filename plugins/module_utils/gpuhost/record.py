@@ -74,9 +74,11 @@ class Owned(NamedTuple):
         """True if the current value is still ours."""
         if self.interrupted and self.setting.startswith(RUNTIME):
             return True
+        if self.setting.startswith("deb:") and now and now.split()[1:2] not in (["auto"], ["manual"], []):
+            return True  # left half done by dpkg
         if self.setting.startswith("deb:") and self.original is None and now:
             # It came as a dependency, and somebody has updated it since: it still goes with what needed it.
-            return now.split()[1:] in [(text or "").split()[1:] for text in self.ours]
+            return now.split()[1:] in [(text or "").split()[1:] for text in self.ours if text]
         return digest(now) in self.ours or now in self.ours
 
 
@@ -208,9 +210,17 @@ def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
         del settings[entry.setting]  # back to its original value: no longer ours
         return
     # An interrupted run may not have reached this setting: it may hold our earlier value.
-    other = (entry.got,) if record.done else earlier.ours if earlier else ()
+    other = (entry.got,) if record.done else (*_between(entry), *(earlier.ours if earlier else ()))
     ours = tuple(dict.fromkeys((entry.after, *other)))
     settings[entry.setting] = Owned(entry.knob, scope_of(entry.knob, record.scope), entry.setting, original, ours)
+
+
+def _between(entry: Entry) -> tuple[str, ...]:
+    """Texts of a package between its installation and its marks, see resources/deb.py."""
+    words = (entry.after or "").split()
+    if not entry.setting.startswith("deb:") or len(words) == 1 or not words:
+        return ()
+    return tuple(f"{words[0]} {mark}{hold}" for mark in ("manual", "auto") for hold in ("", " hold"))
 
 
 def refused(records: Iterable[Record], boot_id: str) -> frozenset[str]:

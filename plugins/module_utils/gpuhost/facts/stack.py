@@ -295,6 +295,8 @@ def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
     age = package_lists.age_days(host, time.time())
+    if age is None and any(not row["wrong"] for row in facts["additions"] or ()):
+        return 0  # those of the repositories to add have just been fetched
     if age is None:
         raise Unreadable("the host has no package lists")
     return age

@@ -111,7 +111,12 @@ def removal_leaves(host: Host, name: str) -> str | None:
 def write_debs(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
     """Change packages in one transaction; return the errors by package, the same for all if it failed as a whole."""
     try:
-        repair(host)
+        _merge_journal(host)
+        # A package that goes need not be completed first, which takes as long as a build of its module; apt itself runs
+        # triggers that others wait for.
+        staying = [name for name in interrupted(host) if name not in desired or version_of(desired[name])]
+        if any("triggers-" not in (text or "") for text in states(host, staying).values()):
+            repair(host)
         before = states(host, desired)
         _apply(host, before, desired)
     except RuntimeError as error:
@@ -237,6 +242,12 @@ def interrupted(host: Host) -> list[str]:
     broken = [name for name, text in rows.items() if text != REMOVED and not version_of(text)]
     journal = [name for name in host.listdir("/var/lib/dpkg/updates") if name.isdigit()]
     return [*sorted(broken), *(["dpkg"] if journal else [])]
+
+
+def _merge_journal(host: Host) -> None:
+    """Let an interrupted dpkg's journal become part of its status; any change of selections does that, also none."""
+    if "dpkg" in interrupted(host):
+        host.run("dpkg", "--set-selections", changes=True)
 
 
 def repair(host: Host) -> list[str]:
