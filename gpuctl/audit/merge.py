@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.audit.formats.model import FILE, Record, doubt
+from gpuctl.audit.formats.model import ABSENT, FILE, Record, doubt
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, ok
 
@@ -29,6 +29,7 @@ def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], 
                 facts[subject] = _joined(facts[subject], values)
             elif subject in facts:
                 spare[subject] = values
+                facts[subject] = _completed(facts[subject], values) if subject == "gpu" else facts[subject]
             else:
                 facts[subject] = values
         if "gpu" in spare:
@@ -37,6 +38,21 @@ def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], 
             findings.append(ok(FILE, "", f"{name} {record.judged or 'has nothing to judge'}"))
     findings += _nvlink(facts)
     return facts, findings, rivals
+
+
+def _completed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of GPUs, with what the first output does not have and the second one does, for the same GPU."""
+    others = {gpu["uuid"]: gpu for gpu in second["gpus"] or () if gpu["uuid"]}
+    gpus = [_with_more(gpu, others.get(gpu["uuid"])) for gpu in first["gpus"] or ()]
+    return {**first, "gpus": gpus if first["gpus"] is not None else None}
+
+
+def _with_more(gpu: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
+    if other is None:
+        return dict(gpu)
+    more = {name: other[name] for name, value in gpu.items() if value is None and other.get(name) is not None}
+    more = {name: value for name, value in more.items() if gpu["unread"].get(name, ABSENT) == ABSENT}
+    return {**gpu, **more, "unread": {name: why for name, why in gpu["unread"].items() if name not in more}}
 
 
 def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,5 +139,18 @@ def _nodes(name: str, top: bool, recordings: list[Recording]) -> dict[str, list[
 
 
 def _repeats(recordings: list[Recording]) -> bool:
-    once = [recording.format for recording in recordings if recording.once]
-    return len(set(once)) < len(once)
+    """True if two files have what a node has once. Several outputs of the same GPUs are of one node."""
+    known: dict[str, set[str]] = {}  # format -> GPUs of the files so far
+    for recording in recordings:
+        if not recording.once:
+            continue
+        uuids = _uuids(recording)
+        if recording.format in known and not uuids & known[recording.format]:
+            return True
+        known.setdefault(recording.format, set()).update(uuids)
+    return False
+
+
+def _uuids(recording: Recording) -> set[str]:
+    gpus = recording.record.facts.get("gpu", {}).get("gpus") if recording.record else None
+    return {gpu["uuid"] for gpu in gpus or () if gpu["uuid"]}

@@ -22,6 +22,7 @@ from gpuctl.workflows import audit_rules
 from gpuctl.workflows.preflight_facts import fleet_of
 
 COMMAND = "gpuctl audit"
+FAULTS = (Verdict.FAIL, Verdict.WARN)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def judge_folder(folder: Path, catalogue: Catalogue) -> list[Finding]:
         findings += [replace(finding, subject=kernel.subject_of(finding, node)) for finding in own]
         nodes.update({node: facts} if facts else {})
         for rival in rivals:  # another reading of the same GPUs: its faults count, too
-            findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict is not Verdict.OK]
+            findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict in FAULTS]
     judged = audit_rules.judge_outputs(nodes, catalogue.dcgm_errors) if nodes else []
     return worst_first({(f.check, f.subject, f.verdict, f.message): f for f in [*findings, *judged]}.values())
 

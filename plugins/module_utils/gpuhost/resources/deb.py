@@ -39,7 +39,7 @@ class Transaction(NamedTuple):
     removes: frozenset[str]
 
     @property
-    def arguments(self) -> list[str]:
+    def specs(self) -> list[str]:
         """As apt-get takes them."""
         return [
             *(f"{name}={version}" for name, version in sorted(self.installs.items())),
@@ -131,7 +131,7 @@ def write_debs(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
 
 def _apply(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None]) -> None:
     change = transaction(before, desired)
-    if change.arguments:
+    if change.specs:
         check(host, change)
         _run(host, change, "--download-only", what="cannot download the packages")
         try:
@@ -158,7 +158,7 @@ def transaction(now: Mapping[str, str | None], desired: Mapping[str, str | None]
 
 def check(host: Host, change: Transaction) -> None:
     """Refuse a change that apt would not make exactly so; RuntimeError with the difference, or apt's reason."""
-    result = host.run(*APT, "--simulate", "-o", "Debug::NoLocking=true", "install", "--", *change.arguments, limit=120)
+    result = host.run(*APT, "--simulate", "-o", "Debug::NoLocking=true", "install", "--", *change.specs, limit=120)
     if not result.ok:
         raise RuntimeError(f"apt cannot do this: {_unmet(result) or _reason(result)}")
     installs, removes = dict(_INST.findall(result.out)), set(_REMV.findall(result.out))
@@ -179,7 +179,7 @@ def _unmet(result: Result) -> str:
 
 
 def _run(host: Host, change: Transaction, *options: str, what: str) -> None:
-    _succeed(host.run(*APT, *options, "install", "--", *change.arguments, changes=True, limit=LIMIT_S), what)
+    _succeed(host.run(*APT, *options, "install", "--", *change.specs, changes=True, limit=LIMIT_S), what)
 
 
 def _succeed(result: Result, what: str) -> None:
@@ -204,7 +204,7 @@ def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[st
         if states(host, desired) == before:
             raise RuntimeError(f"{wrong}; nothing was changed")
         back = transaction(states(host, desired), before)
-        if back.arguments:
+        if back.specs:
             check(host, back)
             _run(host, back, "--fix-broken", what="cannot take it back")
         _purge(host, [name for name, text in states(host, before).items() if text == REMOVED and before[name] is None])
