@@ -48,7 +48,7 @@ def fitting(value: object, shape: type[T], doing: str, hint: str) -> T:
         raise InvalidInput(doing, str(error), hint) from error
 
 
-def each(rows: Mapping[str, Any], read: Callable[[str, Any], T], doing: str, hint: str) -> dict[str, T]:
+def read_rows(rows: Mapping[str, Any], read: Callable[[str, Any], T], doing: str, hint: str) -> dict[str, T]:
     """Every row as `read` returns it, by its printable name; `InvalidInput` with the mistake of each that misfits."""
     values: dict[str, T] = {}
     mistakes: list[str] = []

@@ -75,7 +75,7 @@ def read(path: Path) -> Fleet:
     if document.get("form") != FORM:
         raise InvalidInput(doing, f"its form is {document.get('form')!r}, this gpuctl reads {FORM}", hint)
     unasked = json_file.fitting(document, _Document, doing, hint)["unasked"]
-    hosts = json_file.each(document["gpu_hosts"], _record, doing, hint)
+    hosts = json_file.read_rows(document["gpu_hosts"], _record, doing, hint)
     return Fleet(hosts, {printable(host): printable(reason) for host, reason in unasked.items()})
 
 

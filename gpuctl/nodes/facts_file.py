@@ -51,7 +51,7 @@ def read(path: Path, name: str = "") -> Fleet:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InvalidInput(doing, f"it has no facts of GPUs (its schema is not {SCHEMA})", HINT)
     shape = json_file.fitting(document, _Document, doing, HINT)
-    nodes = json_file.each(shape["nodes"], _node, doing, HINT)
+    nodes = json_file.read_rows(shape["nodes"], _node, doing, HINT)
     unasked = {printable(node): printable(reason) for node, reason in shape["unasked"].items()}
     return Fleet(nodes, unasked, _seconds(shape["taken"]))
 

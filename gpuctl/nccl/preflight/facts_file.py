@@ -65,7 +65,7 @@ def read(path: Path, subjects: str = "nccl", writer: str = "gpuctl nccl prefligh
     if document.get("form") != FORM:
         raise InvalidInput(doing, f"its form is {document.get('form')!r}, this gpuctl reads {FORM}", hint)
     unasked = json_file.fitting(document, _Document, doing, hint)["unasked"]
-    nodes = json_file.each(document["nodes"], partial(_node, subjects), doing, hint)
+    nodes = json_file.read_rows(document["nodes"], partial(_node, subjects), doing, hint)
     return Fleet(nodes, {printable(node): printable(reason) for node, reason in unasked.items()})
 
 
