@@ -75,8 +75,8 @@ def read(path: Path) -> Recording:
 def read_folder(folder: Path) -> dict[str, list[Recording]]:
     """Recordings of the files in a folder and its folders, by node; a file that cannot be read has an `error`.
 
-    A folder with files is a node. Where it has two files that a node has once, the beginning of the files' names, up to
-    the first dot or underscore, is the node. Raises InvalidInput without any file, and with too many.
+    A folder with files is a node. Where it has two files that a node has once, of other GPUs, the beginning of their
+    names, up to the first dot or underscore, is the node. Raises InvalidInput without any file, and with too many.
     """
     nodes: dict[str, list[Recording]] = {}
     count = 0
@@ -142,7 +142,7 @@ def _repeats(recordings: list[Recording]) -> bool:
     """True if two files have what a node has once. Several outputs of the same GPUs are of one node."""
     known: dict[str, set[str]] = {}  # format -> GPUs of the files so far
     for recording in recordings:
-        if not recording.once:
+        if not (recording.once and recording.record and recording.record.facts):
             continue
         uuids = _uuids(recording)
         if recording.format in known and not uuids & known[recording.format]:
@@ -152,5 +152,5 @@ def _repeats(recordings: list[Recording]) -> bool:
 
 
 def _uuids(recording: Recording) -> set[str]:
-    gpus = recording.record.facts.get("gpu", {}).get("gpus") if recording.record else None
+    gpus = recording.record.facts.get("gpu", {}).get("gpus") if recording.record else ()
     return {gpu["uuid"] for gpu in gpus or () if gpu["uuid"]}

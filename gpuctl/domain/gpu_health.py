@@ -88,12 +88,13 @@ def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 
 def _unread(gpu: Mapping[str, Any]) -> list[HealthIssue]:
     """Report missing values; one never counts as good."""
+    remaps = gpu["remap_pending"] is not None and gpu["remap_failure"] is not None
     names: dict[str, list[str]] = {}
     for name in (*MEMORY, *REPAIRS):
-        if name in gpu["unread"]:
+        # A GPU that remaps rows retires no pages.
+        if name in gpu["unread"] and not (remaps and name == "retire_pending"):
             names.setdefault(gpu["unread"][name], []).append(name)
     reason = "; ".join(f"{', '.join(alike)}: {text}" for text, alike in names.items())
-    remaps = gpu["remap_pending"] is not None and gpu["remap_failure"] is not None
     if gpu["ecc"] == "Enabled" and not remaps and gpu["retire_pending"] is None:
         missing = "pending repairs are"
     elif gpu["ecc"] == "Enabled" and gpu["uncorrectable"] is None:

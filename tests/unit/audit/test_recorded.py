@@ -43,13 +43,30 @@ def test_a_folder_is_a_node_and_nodes_are_compared(folder: Path) -> None:
 
 def test_files_of_several_nodes_in_one_folder_are_told_apart_by_their_names(tmp_path: Path) -> None:
     for name in ("n1", "n2"):
-        (tmp_path / f"{name}.smi.xml").write_text(SICK if name == "n2" else SMI)
+        (tmp_path / f"{name}.smi.xml").write_text((SICK if name == "n2" else SMI).replace("GPU-", f"GPU-{name}"))
         (tmp_path / f"{name}_dmesg.txt").write_text(XID if name == "n1" else "[    1.0] Linux version 6\n")
     assert {one for one in bad(tmp_path) if one[2] == "FAIL"} == {
         ("gpu-memory", "n2", "FAIL"), ("xid", "n1 GPU 0000:66:00.0", "FAIL"),
     }  # fmt: skip
-    (tmp_path / "n2.later.xml").write_text(SMI)
+    (tmp_path / "n2.later.xml").write_text(SMI.replace("GPU-", "GPU-n2"))  # the same GPUs once more
+    assert ("gpu-memory", "n2", "FAIL") in bad(tmp_path)
+    (tmp_path / "n2.other.xml").write_text(SMI)
     assert ("gpu-memory", "n2.smi.xml", "FAIL") in bad(tmp_path)
+
+
+def test_queries_of_the_same_gpus_complete_each_other(tmp_path: Path) -> None:
+    """Several queries of one node leave nothing unknown that one of them has."""
+    uuid = SMI.split("<uuid>")[1].split("<")[0]
+    first = "uuid, name, ecc.mode.current, ecc.mode.pending, ecc.errors.uncorrected.volatile.total, gpu_recovery_action"
+    second = (
+        "uuid, remapped_rows.pending, remapped_rows.failure, remapped_rows.uncorrectable, remapped_rows.correctable"
+    )
+    (tmp_path / "a.csv").write_text(f"{first}\n{uuid}, NVIDIA H100 80GB HBM3, Enabled, Enabled, 0, None\n")
+    (tmp_path / "b.csv").write_text(f"{second}\n{uuid}, No, No, 0, 0\n")
+    (tmp_path / "apps.csv").write_text("pid, process_name, used_gpu_memory [MiB], gpu_uuid\n")
+    assert [one for one in bad(tmp_path) if one[0] == "gpu-memory"] == []
+    (tmp_path / "b.csv").write_text(f"{second}\n{uuid}, Yes, No, 0, 0\n")
+    assert ("gpu-memory", tmp_path.name, "FAIL") in bad(tmp_path)
 
 
 def test_several_files_of_which_a_node_may_have_many_stay_one_node(tmp_path: Path) -> None:
