@@ -45,7 +45,7 @@ def test_every_command_and_option_exists(page: str, text: str) -> None:
     for word in shlex.split(text)[1:]:
         if word == "--" or word.endswith(".py"):  # what follows are the words of another program
             break
-        if isinstance(command, GroupWithDefault) and word not in command.commands:
+        if isinstance(command, GroupWithDefault) and word not in command.list_commands(click.Context(command)):
             command = command.commands[command.default]
         if word.startswith("-"):
             assert word in {
