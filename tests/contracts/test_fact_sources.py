@@ -142,29 +142,37 @@ def damage(root: Path, text: bytes, program: str) -> None:
             path.write_bytes(f"#!/bin/sh\n{program}\n".encode() if path.stat().st_mode & 0o100 else text)
 
 
-@pytest.fixture(params=SOURCES)
+KINDS = ["missing", "empty", "garbage", "refused"]
+
+
+def damaged_host(kind: str, build: Callable[[Path], Path], root: Path) -> Host:
+    """A host whose files are missing, empty, nonsense or not readable."""
+    if kind != "missing":
+        build(root)
+    if kind == "empty":
+        damage(root, b"", "exit 1")
+    elif kind == "garbage":
+        damage(root, GARBAGE, PRINT_GARBAGE)
+    return Refusing(root) if kind == "refused" else Host(root)
+
+
+@pytest.fixture(scope="module", params=SOURCES)
 def source_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def source(source_name: str) -> Source:
     return SOURCES[source_name]
 
 
-@pytest.fixture(params=["missing", "empty", "garbage", "refused"])
+@pytest.fixture(params=KINDS)
 def damaged(request: pytest.FixtureRequest, source_name: str, tmp_path: Path) -> tuple[str, Host]:
     kind = str(request.param)
-    if kind != "missing":
-        NODES.get(source_name, node)(tmp_path)
-    if kind == "empty":
-        damage(tmp_path, b"", "exit 1")
-    elif kind == "garbage":
-        damage(tmp_path, GARBAGE, PRINT_GARBAGE)
-    return kind, Refusing(tmp_path) if kind == "refused" else Host(tmp_path)
+    return kind, damaged_host(kind, NODES.get(source_name, node), tmp_path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def whole(source_name: str, source: Source, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """The facts of the undamaged node."""
     return source(Host(NODES.get(source_name, node)(tmp_path_factory.mktemp("whole"))))
@@ -198,11 +206,14 @@ def test_a_value_that_cannot_be_read_is_never_taken_for_none_or_zero_or_fine(
 
 
 @pytest.mark.parametrize("subjects", answer_types.FACTS)
-def test_an_answer_has_its_declared_type_whatever_could_be_read(subjects: str, damaged: tuple[str, Host]) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "whole"])
+@pytest.mark.parametrize("build", [node, stack_node])
+def test_an_answer_has_its_declared_type_whatever_could_be_read(
+    build: Callable[[Path], Path], kind: str, subjects: str, tmp_path: Path
+) -> None:
     request = {**REQUEST, "action": "facts", "subjects": subjects}
-    for host in (damaged[1], Host(node(Path(damaged[1].root) / "whole"))):
-        answer = json.loads(json.dumps(visit(request, host)))
-        assert "error" not in answers.checked(answer, request)
+    answer = json.loads(json.dumps(visit(request, damaged_host(kind, build, tmp_path))))
+    assert "error" not in answers.checked(answer, request)
 
 
 def test_a_source_reads_and_starts_nothing_outside_its_root_and_changes_nothing(
