@@ -130,7 +130,17 @@ class Case:
             return False
         if cause.kind is Kind.UPLINK:
             return True
-        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1 and not self._ran_well(cause.names[0])
+        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1 and not self._is_fine(cause.names[0])
+
+    def _is_fine(self, rack: str) -> bool:
+        """`_ran_well`, once for each rack."""
+        if rack not in self._fine_racks:
+            self._fine_racks[rack] = self._ran_well(rack)
+        return self._fine_racks[rack]
+
+    @cached_property
+    def _fine_racks(self) -> dict[str, bool]:
+        return {}
 
     def _ran_well(self, rack: str) -> bool:
         """True if a run of a node in the rack was fine: nearer to the usual speed than to that of the bad ones."""
