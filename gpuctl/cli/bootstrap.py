@@ -51,7 +51,7 @@ def group() -> None:
     default=None,
     help="Install distribution packages.  [default: as in the last run, else yes]",
 )
-@options.yes
+@options.sure
 @options.output
 @click.pass_context
 def laptop(

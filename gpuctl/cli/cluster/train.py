@@ -79,7 +79,12 @@ launch_options = options.together(
     ),
     click.option("--nodes", type=click.IntRange(1), help="Number of pods, from the first one.  [default: all]"),
     click.option(
-        "--folder", default="/workspace", show_default=True, callback=_folder, help="Working folder in the pods."
+        "--folder",
+        metavar="DIR",
+        default="/workspace",
+        show_default=True,
+        callback=_folder,
+        help="Working folder in the pods.",
     ),
     click.option(
         "--env",
@@ -95,7 +100,11 @@ mode_options = options.together(
     click.option("--all-output", is_flag=True, help="Show the output of all pods, not only the first."),
     click.option("--detach", is_flag=True, help="Start it and return."),
     click.option("--attach", is_flag=True, help="Follow the most recent training, from its first line."),
-    click.option("--stop", is_flag=True, help="End the most recent training; if it has ended, any other."),
+    click.option(
+        "--stop",
+        is_flag=True,
+        help="End the most recent training; if it has already ended, stop any training still running.",
+    ),
 )
 
 

@@ -72,7 +72,7 @@ def calibrate(request: CalibrateRequest, form: Output) -> None:
 
     Runs one test on all nodes several times, and refuses the result if any run has a problem or if the runs differ by
     more than 5 %. With FILEs nothing is run: they are logs of three or more repeats of one run (--nodes and
-    --gpus-per-node are then their numbers, if the logs lack them). Your own rows take precedence over those shipped
+    --gpus-per-node supply the counts if the logs lack them). Your own rows take precedence over those shipped
     with gpuctl; `gpuctl nccl baselines restore` undoes the last change.
 
     Exit code 1 if the measurement is refused, 2 if logs are.

@@ -26,7 +26,7 @@ ask = options.together(
     click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
 )
 timeout = click.option(
-    "--timeout", type=options.Finite(1, 3600), default=60, show_default=True, help="Seconds for an answer of the node."
+    "--timeout", type=options.Finite(1, 3600), default=60, show_default=True, help="Time limit per node, in seconds."
 )
 
 
