@@ -95,7 +95,7 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
         raise InvalidInput(doing, why, f"pods that are ready: {', '.join(list(ready)[:32])}")
     labels = [label_of[name] for name in requested] or list(ready)
     if len(set(labels)) < len(labels):
-        raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
+        raise InvalidInput(doing, "--nodes names a pod twice", "list each one once")
     return {label: ready[label] for label in labels}
 
 

@@ -62,7 +62,7 @@ def sync(request: SyncCommand, form: Output) -> None:
     Excluded are .git, caches, virtual environments, checkpoints and the like, and the patterns of .gpuctlignore.
     """
     if bool(request.targets.selection.name) == bool(request.targets.pods):
-        raise click.UsageError("give either a cluster's NAME or --pods")
+        raise click.UsageError("pass either a cluster's NAME or --pods")
     if request.watch and (request.check or form != "table"):
         raise click.UsageError("--watch goes with neither --check nor --output")
     from gpuctl.cluster.sync import flow

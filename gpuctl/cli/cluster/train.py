@@ -55,7 +55,7 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not value.startswith("/"):
-        raise click.BadParameter("give an absolute path such as /workspace/code", ctx, param)
+        raise click.BadParameter("use an absolute path such as /workspace/code", ctx, param)
     return value
 
 
@@ -157,7 +157,7 @@ def _check_options(request: TrainCommand, check: bool, form: Output) -> None:
     if len(actions) > 1:
         raise click.UsageError(f"--{actions[0]} does not go with --{actions[1]}")
     if (request.attach or request.stop) == bool(request.training.script):
-        raise click.UsageError("give a SCRIPT, or --attach or --stop without one")
+        raise click.UsageError("pass a SCRIPT, or --attach or --stop without one")
     if form != "table" and not check:
         raise click.UsageError("--output goes with --check")
 

@@ -1,4 +1,4 @@
-"""nodes: who uses which GPUs of a fleet."""
+"""nodes: who is using which GPUs of a fleet."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Refuse an empty value: an empty variable of a script must not mean all hosts."""
     from_command_line = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
     if from_command_line and not value.strip(" ,"):
-        raise click.BadParameter("it is empty; give it a value, or omit the option", ctx, param)
+        raise click.BadParameter("it is empty; set a value, or omit the option", ctx, param)
     return value
 
 
