@@ -78,7 +78,7 @@ def test_an_explanation_has_meaning_action_and_source() -> None:
 def test_a_mask_explains_each_of_its_bits() -> None:
     heads = [line for line in run("0x244").output.splitlines() if line and not line.startswith(" ")]
     assert heads == ["sw_power_cap  SW Power Cap", "hw_thermal_slowdown  HW Thermal Slowdown", "0x200  unknown bits"]
-    assert refusal("0x200").wrong == "nothing has that name"
+    assert refusal("0x200").wrong == "unknown name"
 
 
 def test_a_knob_is_explained_by_every_profile_that_sets_it() -> None:
