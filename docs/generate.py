@@ -99,7 +99,7 @@ def _cell(knob: str, profile: Profile) -> str:
 
 def _knob(name: str, values: list[KnobValue]) -> Iterator[str]:
     """Yield the lines on one knob: each value once, with the profiles that set it."""
-    yield f"**`{name}`**, read back with `{values[-1].row.read_back}`\n"
+    yield f"#### `{name}`\n\nRead back with `{values[-1].row.read_back}`\n"
     for where in dict.fromkeys(value.row.where for value in values):
         same = [value for value in values if value.row.where == where]
         row, overlay = same[0].row, same[0].overlay

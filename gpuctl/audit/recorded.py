@@ -19,7 +19,7 @@ LOOK = 16 << 10  # characters that are inspected
 MOST = 64 << 20  # characters of one output: the XML of eight GPUs has half a million
 MOST_FILES, DEEPEST = 10_000, 5
 HINT = (
-    "name a text file: what nvidia-smi, dcgmi, ibstat, ethtool or lfs printed, a kernel log, or facts of --save; "
+    "pass a text file: output of nvidia-smi, dcgmi, ibstat, ethtool or lfs, a kernel log, or facts of --save; "
     "unpack archives"
 )
 XML_HINT = "save the whole output of nvidia-smi -q -x"
@@ -84,7 +84,7 @@ def read_folder(folder: Path) -> dict[str, list[Recording]]:
         count += len(paths)
         if count > MOST_FILES:
             raise InvalidInput(
-                f"read {folder}", f"it has more than {MOST_FILES} files", "name the folders of a few nodes"
+                f"read {folder}", f"it has more than {MOST_FILES} files", "pass the folders of a few nodes"
             )
         name = str(at.relative_to(folder)) if at != folder else folder.resolve().name
         for node, recordings in _nodes(name, at == folder, [_try(path) for path in paths]).items():
@@ -99,9 +99,7 @@ def _folders(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise InvalidInput(
-            f"read {folder}", error.strerror or str(error), "give yourself the right to read it"
-        ) from error
+        raise InvalidInput(f"read {folder}", error.strerror or str(error), "make it readable for your user") from error
     inner = [path for path in entries if path.is_dir() and not path.is_symlink() and depth]
     files = [
         path for path in entries if path not in inner and not path.name.startswith("._") and path.name != ".DS_Store"

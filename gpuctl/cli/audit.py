@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,19 +26,13 @@ if TYPE_CHECKING:
 
 LOG = click.Path(path_type=Path, allow_dash=True)
 File = click.Path(dir_okay=False, path_type=Path)
-HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 
 
-class Hours(click.ParamType[float]):
+class Hours(options.Duration):
     """A time such as 30m, 24h or 7d, in hours."""
 
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([mhd])", str(value))
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r} is no time such as 30m, 24h or 7d", param, ctx)
-        return float(match[1]) * HOURS[match[2]]
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return super().convert(value, param, ctx) / 3600
 
 
 @dataclass(frozen=True)
@@ -87,12 +80,12 @@ class AuditRequest:
                  help="With --slurm: only these, h[1-4], …"),
     click.option(
         "--from", "logs", type=LOG, metavar="PATH", multiple=True,
-        help="Judge files and ask no node: a file or a folder with one for each node, of kernel logs, what nvidia-smi, "
-        "dcgmi, ibstat, ethtool or lfs printed, and facts of --save; - is standard input. More may follow.",
+        help="Read recorded files instead of nodes: a file, or a folder with one for each node, of kernel logs, output "
+        "of nvidia-smi, dcgmi, ibstat, ethtool or lfs, and facts of --save; - is standard input. Repeatable.",
     ),
     click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
-    click.option("--since", type=Hours(), help="Only kernel messages of this time, such as 24h.  "
+    click.option("--since", type=Hours(), help="Only kernel messages of the last TIME, such as 24h.  "
                  "[default: this boot and the one before]"),
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
@@ -104,17 +97,17 @@ class AuditRequest:
     click.option("--every", type=options.Finite(10, 86400), default=300, show_default=True,
                  help="With --watch: seconds from the start of an audit to the next; never two at a time."),
     click.option("--serve", metavar="[ADDRESS:]PORT", default="", callback=options.not_empty,
-                 help="With --watch: serve Prometheus metrics at /metrics; a port alone is open to this machine only."),
+                 help="With --watch: serve Prometheus metrics at /metrics; with a port alone, to this machine only."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
-    click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after a question."),
+    click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after confirmation."),
     click.option("--context", metavar="NAME", default="", callback=options.not_empty,
                  shell_complete=completion.contexts,
                  help="Kubernetes context in which --act drains.  [default: Slurm drains]"),
-    click.option("--yes", "-y", is_flag=True, help="Do not ask before --act."),
+    click.option("--yes", "-y", is_flag=True, help="With --act: do not ask for confirmation."),
 )  # fmt: skip
 @report_options
 def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
-    """Check the health of GPU nodes within seconds, and name what is ill and what to do, the worst first.
+    """Check the health of GPU nodes within seconds, and report what is unhealthy and what to do, the worst first.
 
     GPUs, their memory, clocks and links, the fabric, Xids and other kernel messages, network adapters and the machine
     around them; nodes are compared with those that have the same GPUs. With --from, recorded files are judged.

@@ -51,7 +51,7 @@ def group() -> None:
     default=None,
     help="Install distribution packages.  [default: as in the last run, else yes]",
 )
-@options.yes
+@options.sure
 @options.output
 @click.pass_context
 def laptop(
@@ -156,8 +156,8 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     require_valid(release, version, system)
     new_pins = pins(release, version, checksums.read(), system)
     if not new_pins:
-        hint = "if the file holds one bare hash, name its system with --for" if not system else ""
-        raise InvalidInput(f"pin {tool} {version}", "the file lists none of its archives", hint)
+        hint = "if the file holds one bare hash, pass its system with --for" if not system else ""
+        raise InvalidInput(f"pin {tool} {version}", f"the checksum file has no hash for an archive of {tool}", hint)
     if not shows_version(release, system):
         click.echo(f"the file does not name a version: make sure that it is for {version}", err=True)
     output.data({"version": version, "pins": new_pins}, "yaml")

@@ -20,7 +20,7 @@ from gpuctl.core.exit_codes import INTERNAL_ERROR, INTERRUPTED, NOT_DONE, READER
 
 NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 NOT_PERMITTED = (errno.EACCES, errno.EPERM)
-FOLDERS = "name other folders with GPUCTL_CONFIG_DIR, GPUCTL_STATE_DIR and GPUCTL_CACHE_DIR"
+FOLDERS = "set other folders with GPUCTL_CONFIG_DIR, GPUCTL_STATE_DIR and GPUCTL_CACHE_DIR"
 
 
 class OutputUnread(Exception):

@@ -19,7 +19,7 @@ MOST_LINES = 20
 @click.command("self-update", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--check", is_flag=True, help="Show what would change, and change nothing; exit code 0.")
 @click.option("--back", is_flag=True, help="Put the version before the last update back.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--then", is_flag=True, help="Afterwards run the new gpuctl with the command that follows.")
 @click.argument("arguments", nargs=-1, metavar="[bootstrap …]", type=click.UNPROCESSED)
 def self_update(check: bool, back: bool, yes: bool, then: bool, arguments: tuple[str, ...]) -> None:

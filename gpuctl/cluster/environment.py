@@ -132,7 +132,7 @@ def _nodes(cluster: Cluster, request: EnvironmentRequest, doing: str) -> int:
         )
     if count < 1 or (named and count > named):
         wrong = f"{count} nodes were requested" + (f", and nodes.gpu_nodes names {named}" if named else "")
-        raise InvalidInput(doing, wrong, f"give a number from 1 to {named}" if named else "give 1 or more")
+        raise InvalidInput(doing, wrong, f"use a number from 1 to {named}" if named else "use 1 or more")
     return count
 
 
@@ -141,4 +141,4 @@ def _check_name(cluster: Cluster, name: str, doing: str) -> None:
     NAME.read(Node(name, ""), At("the environment's name", mistakes))
     wrong = mistakes.items[0].wrong if mistakes.items else host_too_long(cluster, name)
     if wrong:
-        raise InvalidInput(doing, wrong, "give another --environment")
+        raise InvalidInput(doing, wrong, "choose another --environment")

@@ -43,4 +43,4 @@ def why_not(pod: Object) -> str:
 def check(pod: Object, doing: str) -> None:
     """Raise `GpuctlError` if nothing can run in the pod."""
     if why := why_not(pod):
-        raise GpuctlError(doing, f"{name_of(pod)} does not run: {why}", "`gpuctl cluster status` shows more")
+        raise GpuctlError(doing, f"{name_of(pod)} is not running: {why}", "`gpuctl cluster status` shows more")

@@ -22,7 +22,7 @@ def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
     if "/" in name or name.startswith("."):
         path = Path(os.path.expanduser(name))  # noqa: PTH111 - keeps the ~ of an unknown user
         if not _exists(path):
-            raise InvalidInput(doing, "no such file or folder exists", f"give a path, or the name of one in {folder}/")
+            raise InvalidInput(doing, "no such file or folder exists", f"pass a path, or the name of one in {folder}/")
         return path.absolute()
     candidates = [parent / f"{name}{end}" for parent in search_path(folder) for end in endings if name]
     matches = {candidate.resolve() for candidate in candidates if _exists(candidate)}
@@ -32,7 +32,7 @@ def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
         raise InvalidInput(
             doing,
             f"{len(matches)} files have this name: {', '.join(map(str, sorted(matches)))}",
-            "give a path instead",
+            "pass a path instead",
         )
     if name and _exists(Path(name)):
         return Path(name).absolute()

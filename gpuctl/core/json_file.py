@@ -55,7 +55,7 @@ def read_rows(rows: Mapping[str, Any], read: Callable[[str, Any], T], doing: str
     for name, row in rows.items():
         try:
             if not name.strip():
-                raise typed_json.Misfit(f"a name is {name!r}, which nothing has")
+                raise typed_json.Misfit(f"a name is blank: {name!r}")
             values[printable(name)] = read(name, row)
         except typed_json.Misfit as error:
             mistakes.append(str(error))

@@ -45,7 +45,7 @@ class Settings:
 
 
 _PATH = Parsed(lambda text: Path(text).expanduser(), "a path")
-EMPTY = EmptyFile("settings file", "give it a setting, or remove it for the defaults")
+EMPTY = EmptyFile("settings file", "add a setting, or remove the file for the defaults")
 _SWITCH = Flag(SWITCHES, any_case=True)
 SCHEMA = Section(
     {

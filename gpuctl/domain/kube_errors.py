@@ -102,7 +102,7 @@ def _forbidden(doing: str, message: str) -> Forbidden | NotLoggedIn:
         return NotLoggedIn(doing, "the request carried no credentials that the cluster accepts", LOG_IN)
     if match:
         at = f" in the namespace {match['at']}" if match["at"] else " in the whole cluster"
-        wrong = f'"{match["user"]}" may not {match["verb"]} {match["what"]}{at}'
+        wrong = f'"{match["user"]}" has no permission to {match["verb"]} {match["what"]}{at}'
         return Forbidden(
             doing, wrong, "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
         )

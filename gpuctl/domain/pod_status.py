@@ -1,4 +1,4 @@
-"""Read the status of a pod as the Kubernetes API returns it."""
+"""Pod status, from the Kubernetes API: ready, running, why it is pending or failed."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def judge_event(event: XidEvent, others: Sequence[XidEvent], catalogue: Catalogu
 def _by_bucket(event: XidEvent, _others: Sequence[XidEvent], catalogue: Catalogue) -> Judgement:
     row = catalogue.xids.get(event.code)
     if row is None:
-        return _unknown(event.code, "no catalogue has this code")
+        return _unknown(event.code, "this code is in no catalogue")
     bucket = row.immediate or row.assumed
     if bucket is None:
         return _unknown(event.code, "NVIDIA publishes no action for it")
@@ -324,7 +324,7 @@ def judge_switch(subject: str, events: Sequence[SxidEvent], catalogue: Catalogue
     row = catalogue.sxids.get(event.code)
     links = sorted({e.link for e in events if e.code == event.code and e.link is not None})
     message = f"SXid {event.code}{f' on link {named(map(str, links))}' if links else ''}: "
-    message += row.meaning if row else f"{event.text or 'no text'} [no catalogue has this code]"
+    message += row.meaning if row else f"{event.text or 'no text'} [this code is in no catalogue]"
     others = [code for code in codes if code != event.code]
     message += f" Also SXid {named(map(str, others))}." if others else ""
     numbers = {f"sxid_{code}_events": sum(e.code == code for e in events) for code in codes}

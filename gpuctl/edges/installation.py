@@ -111,7 +111,7 @@ def _advice(environment: Environment, found: metadata.Distribution) -> str:
     if marker.exists() and not (environment.prefix / "pyvenv.cfg").exists():
         return "the system's Python is managed by the distribution: install gpuctl with pipx or in a venv"
     if not os.access(environment.site, os.W_OK):
-        return f"you may not write to {environment.site}: ask whoever installed it, or use a venv"
+        return f"you have no permission to write to {environment.site}: ask whoever installed it, or use a venv"
     return ""
 
 

@@ -15,7 +15,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_CLIENTS = 16  # at the same time; Prometheus and its replicas are a few
 CLIENT_S = 10  # seconds for a client to send its request, and to take the answer
-HINT = "give a port for this machine alone, 9400, or an address and a port, 10.0.0.5:9400"
+HINT = "set a port for this machine alone, 9400, or an address and a port, 10.0.0.5:9400"
 
 
 def address(text: str) -> tuple[str, int]:

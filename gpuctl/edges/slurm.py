@@ -119,7 +119,7 @@ def read_nodes(text: str) -> list[Node]:
         columns = line.split("|", 4)
         if len(columns) != 5:
             raise GpuctlError(
-                "list Slurm's nodes", f"sinfo printed {line[:80]!r} in place of a node", "`sinfo -N` by hand"
+                "list Slurm's nodes", f"unexpected line from sinfo: {line[:80]!r}", "run `sinfo -N` yourself"
             )
         name, partition, state, gres, reason = columns
         why = "" if reason.strip() in ("none", "") else reason.strip()

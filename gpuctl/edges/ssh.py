@@ -1,4 +1,8 @@
-"""The user's own OpenSSH client as a transport: one connection per host, the program arrives on standard input."""
+"""The user's own OpenSSH client as a transport: one connection per host, the program arrives on standard input.
+
+ssh from node to node is configured elsewhere: launch/mpirun_command.py and gpuhost/facts/reach.py in
+plugins/module_utils for hosts, nccl/runners/kube/scripts.py and cluster/manifests/scripts.py for pods.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +137,7 @@ _KNOWN = (
     ),
     (
         r"not in the sudoers|may not run sudo|not allowed to (execute|run)",
-        "this user may not use sudo",
+        "this user has no permission to use sudo",
         "log in as another user",
     ),
     (

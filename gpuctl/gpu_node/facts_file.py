@@ -62,13 +62,13 @@ def save(path: Path, fleet: Fleet) -> None:
     try:
         write_atomically(path, json.dumps(document, indent=1) + "\n")
     except OSError as error:
-        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
+        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "choose another file") from error
 
 
 def read(path: Path) -> Fleet:
     """Read facts written by `save`; `InvalidInput` for any other file, with the first mistake of each host."""
     doing = f"read the facts in {path}"
-    hint = "give a file that `gpuctl gpu-node plan --save FILE` of this version wrote"
+    hint = "pass a file that `gpuctl gpu-node plan --save FILE` of this version wrote"
     document: Any = json_file.load(path, doing, hint)
     if not isinstance(document, dict) or not isinstance(document.get("gpu_hosts"), dict):
         raise InvalidInput(doing, "it contains no GPU hosts", hint)

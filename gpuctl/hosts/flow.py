@@ -68,7 +68,7 @@ def tune(
 def rollback(
     *, check: bool, to: str = "", only: Sequence[str] = (), force: bool = False, allow_busy: bool = False
 ) -> Job:
-    """Put hosts back to the values before gpuctl; `to`: the number of a record, `only`: knobs or patterns."""
+    """Restore the values that hosts had before gpuctl; `to`: the number of a record, `only`: knobs or patterns."""
     options = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "actor": current_user()}
     variables = {f"host_rollback_{name}": value for name, value in options.items()}
     return Job({"action": "undo", "scope": "", **options}, "gpuctl.fleet.rollback", variables, check)

@@ -25,7 +25,9 @@ def compiled(hosts: Sequence[Target], source: Path) -> dict[str, list[dict[str, 
             continue
         if "{{" in str(host.gpu_settings):
             doing = f"use {NAME} of {host.name}"
-            raise InvalidInput(doing, "it is a template, which only Ansible resolves", "write the values themselves")
+            raise InvalidInput(
+                doing, "it is a Jinja template; gpuctl cannot evaluate it", "write the values themselves"
+            )
         mistakes: list[Mistake] = []
         by_host[host.name] = engine.gpu_settings.from_variables(host.gpu_settings, mistakes)
         if mistakes:

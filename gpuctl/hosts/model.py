@@ -52,7 +52,7 @@ class TuneRequest:
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """Put hosts back to the values before gpuctl.
+    """Restore the values that hosts had before gpuctl.
 
     `to`: only back to the state right after this record of the host. `only`: knobs or patterns; empty for all.
     `force`: also undo settings that somebody else has changed since.

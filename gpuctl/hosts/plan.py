@@ -81,7 +81,7 @@ def capture(name: str | None, host: str, date: str) -> str:
     """Read one host of an inventory; return the text of a profile with its settings."""
     hosts = targets(find_inventory(name), host)
     if len(hosts) != 1:
-        raise InvalidInput(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
+        raise InvalidInput(f"capture {host!r}", f"it names {len(hosts)} hosts", "choose one")
     if hosts[0].needs_ansible:
         wrong = f"only Ansible can reach it: {hosts[0].needs_ansible}"
         raise GpuctlError(f"capture {host}", wrong, "capture needs a direct ssh login")
@@ -139,7 +139,7 @@ def _compiled_profiles(hosts: Sequence[Target], requested: str) -> dict[str, Map
     for host in hosts:
         if not requested and "{" in host.profile:  # a template, or a whole profile: only the role can resolve it
             doing = f"choose the profile of {host.name}"
-            raise InvalidInput(doing, "host_profile_name in the inventory is not a plain name", "give --profile")
+            raise InvalidInput(doing, "host_profile_name in the inventory is not a plain name", "pass --profile")
     names = {host.name: requested or host.profile or "training" for host in hosts}
     compiled = {name: dict(engine.profiles.compiled(profiles.load(name))) for name in dict.fromkeys(names.values())}
     return {host: compiled[name] for host, name in names.items()}

@@ -137,7 +137,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
 def _upgrade(store: sqlite3.Connection, path: Path) -> None:
     (version,) = store.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {version})", "use that gpuctl")
+        raise GpuctlError(f"use the history {path}", f"written by a newer gpuctl (format {version})", "upgrade gpuctl")
     if version < VERSION:
         # Of two processes that create it at the same time, the second finds the tables.
         store.execute("BEGIN EXCLUSIVE")

@@ -14,7 +14,7 @@ from gpuctl.engine import answers, bounds, fact_types, gpu_xml, printable, typed
 from gpuctl.nodes.model import Facts, Fleet
 
 SCHEMA = "gpuctl.nodes.facts/1"
-HINT = "give a file of `gpuctl nodes --save FILE`, or the output of `nvidia-smi -q -x`"
+HINT = "pass a file of `gpuctl nodes --save FILE`, or the output of `nvidia-smi -q -x`"
 
 
 def _seconds(text: str) -> int:
@@ -38,7 +38,7 @@ def save(path: Path, fleet: Fleet) -> None:
     try:
         write_atomically(path, json.dumps(document, indent=1) + "\n")
     except OSError as error:
-        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
+        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "choose another file") from error
 
 
 def read(path: Path, name: str = "") -> Fleet:

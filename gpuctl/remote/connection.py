@@ -166,7 +166,7 @@ def fitting(doing: str, value: object, shape: object, place: str = "", *, extra:
     try:
         return typed_json.read(value, shape, place, extra=extra)
     except typed_json.Misfit as error:
-        raise GpuctlError(doing, f"the pod's answer makes no sense: {error}") from error
+        raise GpuctlError(doing, f"unexpected answer from the pod: {error}") from error
 
 
 def run_in_all(pods: Sequence[Reachable], work: Callable[[Reachable], Answer]) -> list[Answer]:

@@ -28,7 +28,7 @@ from gpuctl.core.strict_yaml import (
 )
 from gpuctl.tmux.session import Pane, Session, Window
 
-EMPTY = EmptyFile("session file", "give it `directory:` and `windows:`")
+EMPTY = EmptyFile("session file", "add `directory:` and `windows:`")
 
 
 def read(path: Path) -> Session:

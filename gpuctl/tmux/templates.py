@@ -39,7 +39,7 @@ def usable(name: str) -> str:
     """Return the name if it can be a file name, else raise `InvalidInput`."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InvalidInput(
-            f"name a template {name!r}", "only letters, digits, dots, - and _ are allowed", "give it --name"
+            f"name a template {name!r}", "only letters, digits, dots, - and _ are allowed", "set one with --name"
         )
     return name
 

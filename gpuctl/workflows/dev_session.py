@@ -94,7 +94,7 @@ def script_in(local: Local, text: str) -> str:
     path = Path(text)
     inside = Path(os.path.normpath(path if path.is_absolute() else local.source / path))
     if not inside.is_relative_to(local.source):
-        raise InvalidInput(doing, f"it is not in {local.source}", "give a path inside the synced folder")
+        raise InvalidInput(doing, f"it is not in {local.source}", "use a path inside the synced folder")
     name = str(PurePosixPath(inside.relative_to(local.source)))
     if not inside.is_file():
         hint = "--source names the folder of the project"

@@ -262,15 +262,15 @@ KIND_OF_WORD = {
 }
 
 
-# ---- names that nothing has ------------------------------------------------------------------------------------------
+# ---- unknown names ---------------------------------------------------------------------------------------------------
 
 
 def _unknown(kind: str, name: str) -> str:
     if not kind:
-        return "nothing has that name"
+        return "unknown name"
     if kind in ("xid", "sxid") and _number(name) is not None:
-        return f"no catalogue has {TITLES[kind]} {_number(name)}"
-    return f"no {TITLES.get(kind, kind)} has that name"
+        return f"{TITLES[kind]} {_number(name)} is in no catalogue"
+    return f"unknown {TITLES.get(kind, kind)}"
 
 
 def _closest(kind: str, name: str) -> str:

@@ -168,8 +168,8 @@ def stacks_of_variables(chosen: Mapping[str, Mapping[str, Any]], source: Path) -
             continue
         text = repr(row[VARIABLE])
         if "{{" in text or "{%" in text:
-            hint = "write the values out, or give a file with --stack"
-            raise InvalidInput(f"use gpu_stack of {name}", "it is a template, which only Ansible resolves", hint)
+            hint = "write the values out, or pass a file with --stack"
+            raise InvalidInput(f"use gpu_stack of {name}", "it is a Jinja template; gpuctl cannot evaluate it", hint)
         if text not in read:
             request = site.read_variables(row, name)
             read[text] = SiteStack(request, site.plain(request))

@@ -87,7 +87,7 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
     doing = f"run NCCL tests in the pods of {at.env.name}"
     if not ready:
         why = "; ".join(f"{name}: {why}" for name, why in list(others.items())[:4]) or "it has none"
-        raise GpuctlError(doing, f"no pod is ready: {why}", f"gpuctl cluster status {at.file.cluster.name}")
+        raise GpuctlError(doing, f"no pod is ready: {why}", f"check `gpuctl cluster status {at.file.cluster.name}`")
     label_of = {name: label for label, pod in ready.items() for name in (pod.name, pod.node, label)}
     requested = [name.strip() for name in named.split(",") if name.strip()]
     if unknown := [name for name in requested if name not in label_of]:
@@ -95,7 +95,7 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
         raise InvalidInput(doing, why, f"pods that are ready: {', '.join(list(ready)[:32])}")
     labels = [label_of[name] for name in requested] or list(ready)
     if len(set(labels)) < len(labels):
-        raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
+        raise InvalidInput(doing, "--nodes names a pod twice", "list each one once")
     return {label: ready[label] for label in labels}
 
 

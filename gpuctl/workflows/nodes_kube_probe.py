@@ -53,7 +53,7 @@ def refused(cluster: Cluster) -> str:
     wanted = {"create pods": ("create", pod), "delete pods": ("delete", pod)}
     wanted |= {"get pods": ("get", pod), "exec into pods": ("create", replace(pod, plural="pods/exec"))}
     missing = [name for name, (verb, kind) in wanted.items() if not cluster.may(verb, kind)]
-    return f"you may not {named(missing)} in the namespace {cluster.namespace}" if missing else ""
+    return f"you have no permission to {named(missing)} in the namespace {cluster.namespace}" if missing else ""
 
 
 def ask(cluster: Cluster, nodes: Sequence[str], request: ProbeRequest) -> Answers:

@@ -45,7 +45,7 @@ def _source(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     doing = f"sync the folder {text}"
     if not path.is_dir():
-        raise InvalidInput(doing, "the folder does not exist", "give an existing folder with --source")
+        raise InvalidInput(doing, "the folder does not exist", "pass an existing folder with --source")
     path = path.resolve()
     if path in (Path("/"), Path.home().resolve()):
         hint = "change to the folder of your project, or give it with --source"
@@ -57,7 +57,7 @@ def pod_folder(text: str) -> str:
     """Return the folder in the pods; "" is the workspace."""
     target = text or WHERE["workspace"]
     if not target.startswith("/") or ".." in target.split("/") or not target.strip("/"):
-        hint = "give a path such as /workspace/code"
+        hint = "use a path such as /workspace/code"
         raise InvalidInput(f"sync to {target}", "it is not the absolute path of a folder", hint)
     return target
 

@@ -34,9 +34,9 @@ def read() -> dict[str, Choice]:
         return {}
     except (OSError, ValueError, AttributeError, KeyError) as error:
         raise GpuctlError(
-            "read what was chosen for this workstation",
+            "read the saved options of this workstation",
             f"{path()} cannot be read ({error})",
-            "delete it, and give your options again, such as --start-tmux",
+            "delete the file, and pass your options again, such as --start-tmux",
         ) from error
     return dict(choices)
 

@@ -20,7 +20,7 @@ def exit_code(answer: Mapping[str, Any], requested: Collection[str] = (), strict
 
 
 def _unwritten(answer: Mapping[str, Any]) -> list[str]:
-    """Return the shell files that the block could not be written to."""
+    """Return the shell files into which the gpuctl block could not be written."""
     return [str(file["path"]) for file in answer.get("files", []) if file["why"]]
 
 

@@ -27,7 +27,7 @@ from gpuctl.core.strict_yaml import (
 )
 
 SYSTEMS = tuple(f"{system}/{arch}" for system in ("linux", "darwin") for arch in ("amd64", "arm64"))
-EMPTY = EmptyFile("tools file", "give it rows that start with `- name:`, or remove it")
+EMPTY = EmptyFile("tools file", "add rows that start with `- name:`, or remove the file")
 PLACEHOLDERS = ("version", "os", "arch")  # allowed in braces
 
 

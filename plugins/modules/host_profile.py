@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""Tune this host to a profile in one trip: read everything, change what differs, read back."""
+"""Tune this host to a profile in one run: read everything, change what differs, read back."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_profile
-short_description: Tune a GPU host to a profile, in one trip
+short_description: Tune a GPU host to a profile, in one run
 description:
   - Compares a host with a profile, both its current settings and those after a reboot, changes only what differs, and
     reads it back. Every change is recorded on the host, so that M(gpuctl.fleet.host_rollback) can undo it.

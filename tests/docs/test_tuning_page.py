@@ -25,7 +25,7 @@ def test_generating_it_again_changes_nothing() -> None:
 
 
 def test_every_setting_of_every_shipped_profile_is_on_it() -> None:
-    assert all(f"**`{name}`**" in GENERATED for name in profiles.questions().rows)
+    assert all(f"#### `{name}`\n" in GENERATED for name in profiles.questions().rows)
 
 
 def test_every_state_is_explained() -> None:

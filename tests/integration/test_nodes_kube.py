@@ -113,7 +113,9 @@ def test_without_the_right_to_make_pods_a_probe_says_so_and_makes_none(
     before = cluster.kubectl("get", "pods", "-A", "-o", "name")
     result = CliRunner().invoke(command.nodes, ["--context", "dev-eu", "--probe"])
     assert result.exit_code == 1, result.output
-    assert "you may not create pods, delete pods, exec into pods in the namespace default" in result.output
+    assert (
+        "you have no permission to create pods, delete pods, exec into pods in the namespace default" in result.output
+    )
     assert "12 reserved; 4 unknown" in result.output
     assert cluster.kubectl("get", "pods", "-A", "-o", "name") == before
 

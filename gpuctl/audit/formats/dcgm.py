@@ -313,7 +313,12 @@ def read_other(text: str) -> Record:
     return Record(
         findings=(
             Finding(
-                FILE, "", Verdict.UNKNOWN, f"DCGM did not answer: {line[:160]}", {}, "systemctl status nvidia-dcgm"
+                FILE,
+                "",
+                Verdict.UNKNOWN,
+                f"DCGM did not answer: {line[:160]}",
+                {},
+                "check `systemctl status nvidia-dcgm`",
             ),
         )
     )

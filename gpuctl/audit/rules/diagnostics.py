@@ -39,7 +39,7 @@ def diagnostics(fleet: Fleet, errors: Errors) -> list[Finding]:
 def _node(node: str, facts: Facts, errors: Errors) -> Iterator[Finding]:
     tests, error = get(facts, "dcgm", "tests"), get(facts, "dcgm", "error")
     if error:
-        hint = "systemctl status nvidia-dcgm; dcgmi discovery -l"
+        hint = "check `systemctl status nvidia-dcgm` and `dcgmi discovery -l`"
         yield unknown(CHECK, node, f"its diagnosis has no result: {error[:SHOWN]}", hint)
     if tests is None:
         yield unread(CHECK, node, "the result of its diagnosis is", why(facts, "dcgm", "tests"))

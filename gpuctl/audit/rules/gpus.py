@@ -77,12 +77,12 @@ def _names(indices: Sequence[int]) -> str:
 def _persistence(gpu: Gpu) -> Issue | None:
     if gpu["persistence"] != "Disabled":
         return None
-    hint = "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1"
+    hint = "run systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1"
     return Issue(Verdict.WARN, "persistence mode is off: the driver unloads between jobs", hint)
 
 
 def _compute_mode(gpu: Gpu) -> Issue | None:
-    hint = "nvidia-smi -c DEFAULT, once it is unused"
+    hint = "run nvidia-smi -c DEFAULT, once it is unused"
     if gpu["compute_mode"] == "Prohibited":
         return Issue(Verdict.FAIL, "compute mode is Prohibited: nothing can run on it", hint)
     if gpu["compute_mode"] == "Exclusive_Process":

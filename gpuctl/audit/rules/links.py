@@ -46,7 +46,7 @@ def nvlink(fleet: Fleet) -> list[Finding]:
     findings = [finding for node, facts in fleet.items() for finding in _nvlinks(node, facts)]
     named_already = {finding.subject for finding in findings}
     counts = {node: _link_count(facts) for node, facts in fleet.items() if node not in named_already}
-    findings += equal("nvlink", "{} NVLinks", counts, "nvidia-smi nvlink -s; reset the GPUs of the node together")
+    findings += equal("nvlink", "{} NVLinks", counts, "check nvidia-smi nvlink -s; reset the GPUs of the node together")
     if not findings and not any(counts.values()):
         return [ok("nvlink", "", "no GPU has NVLinks")]
     counted = all(gpu["errors"] is not None for facts in fleet.values() for gpu in get(facts, "nvlink", "gpus") or ())
@@ -141,7 +141,9 @@ def _link(node: str, link: Mapping[str, Any]) -> Iterator[Finding]:
     reseat = "drain the node; reseat the card, riser or cable"
     width = _possible(link["most_width"], link["port_width"])
     if width is not None and link["width"] is None:
-        yield unread("pcie", node, f"{name}: the width of its link is", "the kernel does not report it", "lspci -vv")
+        yield unread(
+            "pcie", node, f"{name}: the width of its link is", "the kernel does not report it", "check lspci -vv"
+        )
     elif width is not None and link["width"] < width:
         message = f"{name} has {link['width']:g} PCIe lanes of {width:g}"
         yield fail("pcie", node, message, reseat, lanes=link["width"], most_lanes=width)

@@ -123,14 +123,14 @@ def _services(node: str, facts: Facts) -> Iterator[Finding]:
     if failed is None:
         yield unread("services", node, "its failed services are", why(facts, "system", "failed_units"))
     for unit in failed or ():
-        hint = f"journalctl -u {unit} -b"
+        hint = f"check journalctl -u {unit} -b"
         judge = fail if any(name in unit for name in ESSENTIAL) else warn
         yield judge("services", node, f"{unit} has failed", hint)
     if kubelet is None:
         yield unread("services", node, "the state of its kubelet is", why(facts, "system", "kubelet"))
         return
     if kubelet["healthy"] is False:
-        yield fail("services", node, "its kubelet reports that it is not healthy", "journalctl -u kubelet -b")
+        yield fail("services", node, "its kubelet reports that it is not healthy", "check journalctl -u kubelet -b")
     if kubelet["gpu_plugin"] is False and get(facts, "gpu", "gpus"):
-        hint = "kubectl get pods -A -o wide | grep nvidia-device-plugin; restart the one of this node"
+        hint = "check kubectl get pods -A -o wide | grep nvidia-device-plugin; restart the one of this node"
         yield warn("services", node, "no device plugin of NVIDIA is registered with its kubelet", hint)

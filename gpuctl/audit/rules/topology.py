@@ -11,7 +11,7 @@ from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread
 
 CHECK = "topology"
 ALIKE = 0.6  # share of pairs from which the others are odd; where GPUs form a mesh by design, no kind has as many
-HINT = "nvidia-smi nvlink -s; drain the node and reset its GPUs together"
+HINT = "check nvidia-smi nvlink -s; drain the node and reset its GPUs together"
 
 
 def topology(fleet: Fleet) -> list[Finding]:

@@ -30,7 +30,7 @@ from gpuctl.cluster.selection import EnvironmentSelection
     type=options.Finite(1, 86400),
     default=7200,
     show_default=True,
-    help="Time limit of the build in seconds.",
+    help="Time limit of the build, in seconds.",
 )
 @options.output
 def build(request: EnvironmentSelection, folder: Path | None, follow: bool, timeout: float, form: Output) -> None:

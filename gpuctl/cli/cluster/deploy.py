@@ -81,9 +81,9 @@ def deploy(
     """Deploy an environment, and wait until every pod is ready.
 
     First the cluster is checked and the changes are shown. Objects of others are never touched, and fields that others
-    changed only with --take-over. Before it ends pods in which something trains, or recreates pods, it asks for
-    confirmation. If the cluster changes after the plan was shown, nothing is applied. After a failure, run the same
-    command to continue.
+    changed are overwritten only with --take-over. Before it ends pods in which something trains, or recreates pods, it
+    asks for confirmation. If the cluster changes after the plan was shown, nothing is applied. After a failure, run
+    the same command to continue.
     """
     from gpuctl.cluster import planned_deploy
 
@@ -133,7 +133,7 @@ def status(request: EnvironmentSelection, form: Output) -> None:
     type=options.Finite(1, 86400),
     default=180,
     show_default=True,
-    help="Time limit per kind of object in seconds.",
+    help="Time limit per kind of object, in seconds.",
 )
 @yes
 @options.check

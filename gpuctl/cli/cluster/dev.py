@@ -30,7 +30,7 @@ NOT_KNOWN = 3
     sync.folder_options,
     click.option("--debug", is_flag=True, help="Run it under debugpy and forward its port."),
     click.option("--wait-for-client", "wait", is_flag=True, help="As --debug, and start once a debugger is attached."),
-    click.option("--no-restart", is_flag=True, help="Run it once; changes are synced, and its end ends the session."),
+    click.option("--no-restart", is_flag=True, help="Do not restart on changes; exit when the script ends."),
     click.argument("script", metavar="-- SCRIPT"),
     click.argument("args", metavar="[ARGS...]", nargs=-1, type=click.UNPROCESSED),
 )

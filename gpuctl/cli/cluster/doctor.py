@@ -31,7 +31,7 @@ SECTIONS = (
 @selected
 @click.argument("trouble", type=click.Choice(["start", "hang", "slow"]), required=False)
 @click.option(
-    "--timeout", type=options.Finite(10, 600), default=30, show_default=True, help="Time limit of each pod in seconds."
+    "--timeout", type=options.Finite(10, 600), default=30, show_default=True, help="Time limit per pod, in seconds."
 )
 @python
 @report_options
@@ -43,7 +43,7 @@ def doctor(
     form: Form,
     metrics: Path | None,
 ) -> None:
-    """Diagnose pods that do not START, HANGs of NCCL, or SLOW training.
+    """Diagnose pods that do not start, NCCL hangs, or slow training (start, hang, slow).
 
     The checks read the cluster's objects, events and logs; for hang and slow, a small program also reads every pod.
     Nothing is changed, and nothing runs on a GPU. The result names the cause, or what could not be checked. Without an

@@ -145,7 +145,11 @@ def schema(form: Output) -> None:
     help="A resource of RDMA adapters, with the number per pod.",
 )
 @click.option(
-    "--flavour", type=click.Choice(["openshift", "kubernetes", "eks"]), default="openshift", show_default=True
+    "--flavour",
+    type=click.Choice(["openshift", "kubernetes", "eks"]),
+    default="openshift",
+    show_default=True,
+    help="Platform of the cluster.",
 )
 @click.option("--write", is_flag=True, help="Replace the file; the old one is kept beside it.")
 def migrate(file: Path, image: str, resources: Sequence[str], flavour: str, write: bool) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def forward(request: EnvironmentSelection, rank: int | None, probe_every: float, args: tuple[str, ...]) -> None:
     """Forward local ports to a pod, by name (from the cluster file) or number, until Ctrl-C.
 
-    Without names: VS Code, Jupyter and TensorBoard. The ports listen on 127.0.0.1 only; if one is taken, on the next
-    free port. A broken forward is restarted, and a replaced pod is followed.
+    Without names: VS Code, Jupyter and TensorBoard. The ports listen on 127.0.0.1 only; if a port is in use, the
+    next free one is used. A broken forward is restarted, and a replaced pod is followed.
     """
     from gpuctl.cluster.access import open_lasting_access
     from gpuctl.cluster.clusterfile import locate

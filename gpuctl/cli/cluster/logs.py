@@ -18,7 +18,7 @@ from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE
     click.option("--follow", "-f", is_flag=True, help="Follow the logs until Ctrl-C."),
     click.option("--previous", "-p", is_flag=True, help="The logs before the containers' last restart."),
     click.option("--tail", type=click.IntRange(0), default=200, show_default=True, help="Lines of each pod."),
-    click.option("--since", type=options.Finite(1, 86400 * 30), default=None, help="Only the last SECONDS."),
+    click.option("--since", type=options.Duration(), default=None, help="Only lines of the last TIME, such as 24h."),
 )
 def logs(request: LogsRequest) -> None:
     """Show the logs of the pods.

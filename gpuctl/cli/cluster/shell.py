@@ -38,7 +38,7 @@ def shell(request: EnvironmentSelection, rank: int | None, pod: str, everywhere:
     if everywhere and (rank is not None or pod or not argv):
         raise click.UsageError("--all takes a COMMAND, and neither --rank nor --pod")
     if rank is not None and pod:
-        raise click.UsageError("give either --rank or --pod")
+        raise click.UsageError("pass either --rank or --pod")
     access = open_lasting_access(request)
     if everywhere:
         _all(access, argv)

@@ -57,12 +57,12 @@ folder_options = options.together(
 def sync(request: SyncCommand, form: Output) -> None:
     """Sync a folder to all pods of an environment.
 
-    Only changes are sent, to all pods concurrently, and each file is verified by hash in the pod. Files that an earlier
-    sync wrote and nobody changed since are deleted or replaced; all others are kept and listed. Excluded are .git,
-    caches, virtual environments, checkpoints and the like, and the patterns of .gpuctlignore.
+    Only changes are sent, to all pods concurrently, and each file is verified by hash in the pod. Only files
+    written by an earlier sync and unchanged since then are replaced or deleted; all others are kept and listed.
+    Excluded are .git, caches, virtual environments, checkpoints and the like, and the patterns of .gpuctlignore.
     """
     if bool(request.targets.selection.name) == bool(request.targets.pods):
-        raise click.UsageError("give either a cluster's NAME or --pods")
+        raise click.UsageError("pass either a cluster's NAME or --pods")
     if request.watch and (request.check or form != "table"):
         raise click.UsageError("--watch goes with neither --check nor --output")
     from gpuctl.cluster.sync import flow

@@ -55,7 +55,7 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not value.startswith("/"):
-        raise click.BadParameter("give an absolute path such as /workspace/code", ctx, param)
+        raise click.BadParameter("use an absolute path such as /workspace/code", ctx, param)
     return value
 
 
@@ -79,7 +79,12 @@ launch_options = options.together(
     ),
     click.option("--nodes", type=click.IntRange(1), help="Number of pods, from the first one.  [default: all]"),
     click.option(
-        "--folder", default="/workspace", show_default=True, callback=_folder, help="Working folder in the pods."
+        "--folder",
+        metavar="DIR",
+        default="/workspace",
+        show_default=True,
+        callback=_folder,
+        help="Working folder in the pods.",
     ),
     click.option(
         "--env",
@@ -95,7 +100,11 @@ mode_options = options.together(
     click.option("--all-output", is_flag=True, help="Show the output of all pods, not only the first."),
     click.option("--detach", is_flag=True, help="Start it and return."),
     click.option("--attach", is_flag=True, help="Follow the most recent training, from its first line."),
-    click.option("--stop", is_flag=True, help="End the most recent training; if it has ended, any other."),
+    click.option(
+        "--stop",
+        is_flag=True,
+        help="End the most recent training; if it has already ended, stop any training still running.",
+    ),
 )
 
 
@@ -148,7 +157,7 @@ def _check_options(request: TrainCommand, check: bool, form: Output) -> None:
     if len(actions) > 1:
         raise click.UsageError(f"--{actions[0]} does not go with --{actions[1]}")
     if (request.attach or request.stop) == bool(request.training.script):
-        raise click.UsageError("give a SCRIPT, or --attach or --stop without one")
+        raise click.UsageError("pass a SCRIPT, or --attach or --stop without one")
     if form != "table" and not check:
         raise click.UsageError("--output goes with --check")
 

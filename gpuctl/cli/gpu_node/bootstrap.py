@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     options.diff,
     options.batches,
     options.visit("host", ANSWER_S),
-    click.option("--yes", "-y", is_flag=True, help="Do not ask after the plan has been shown."),
+    click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation of the plan."),
     report_options,
 )
 def bootstrap(request: ApplyRequest, diff: bool, yes: bool, form: Form, metrics: Path | None) -> None:

@@ -80,7 +80,7 @@ def drift(request: TuneRequest, diff: bool, form: Form, metrics: Path | None) ->
     report_options,
 )
 def rollback(request: RollbackRequest, diff: bool, yes: bool, form: Form, metrics: Path | None) -> None:
-    """Put hosts back to the values before gpuctl, from the records that each host keeps."""
+    """Restore the values that hosts had before gpuctl, from the records that each host keeps."""
     _confirm_this_machine(request.inventory, yes or request.check)
     _run("rollback", request, diff, form, metrics)
 

@@ -108,7 +108,7 @@ def stop(numbers: tuple[int, ...], all_running: bool) -> None:
     from gpuctl.kube.forward import service
 
     if bool(numbers) == all_running:
-        raise click.UsageError("give the numbers of `gpuctl kube forward list`, or --all")
+        raise click.UsageError("pass the numbers of `gpuctl kube forward list`, or --all")
     stopped = service.stop(numbers)
     for entry in stopped:
         click.echo(f"stopped {entry.number}: {', '.join(f'127.0.0.1:{port.local}' for port in entry.ports)}")

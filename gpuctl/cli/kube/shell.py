@@ -87,12 +87,16 @@ def leave(path: Path) -> None:
 @click.command(hidden=True, context_settings=UNPARSED)
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def guard(program: Path, arguments: tuple[str, ...]) -> None:
+@click.pass_context
+def guard(ctx: click.Context, program: Path, arguments: tuple[str, ...]) -> None:
     """Ask for confirmation before a destructive command of kubectl, oc or helm in a production context."""
     from gpuctl.core import settings
     from gpuctl.kube.confirm import ask, question
     from gpuctl.kube.guard import PROGRAMS
 
+    if program.name == "--help":
+        click.echo(ctx.get_help())
+        return
     if program.name not in PROGRAMS:
         raise click.UsageError(f"{program.name} is none of {', '.join(PROGRAMS)}")
     question_text = question(program.name, arguments, settings.load())
@@ -108,10 +112,14 @@ def guard(program: Path, arguments: tuple[str, ...]) -> None:
 
 @click.command(hidden=True, context_settings=UNPARSED)
 @click.argument("argv", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(argv: tuple[str, ...]) -> None:
+@click.pass_context
+def run(ctx: click.Context, argv: tuple[str, ...]) -> None:
     """Run a program with its own copy of the kubeconfig, and with confirmations in a production context."""
     from gpuctl.kube import shell as shells
 
+    if argv[0] == "--help":  # every other option belongs to the program
+        click.echo(ctx.get_help())
+        return
     shells.run(argv, partial(click.echo, err=True))
 
 

@@ -72,7 +72,7 @@ def calibrate(request: CalibrateRequest, form: Output) -> None:
 
     Runs one test on all nodes several times, and refuses the result if any run has a problem or if the runs differ by
     more than 5 %. With FILEs nothing is run: they are logs of three or more repeats of one run (--nodes and
-    --gpus-per-node are then their numbers, if the logs lack them). Your own rows take precedence over those shipped
+    --gpus-per-node supply the counts if the logs lack them). Your own rows take precedence over those shipped
     with gpuctl; `gpuctl nccl baselines restore` undoes the last change.
 
     Exit code 1 if the measurement is refused, 2 if logs are.
@@ -91,11 +91,11 @@ def _from_files(request: CalibrateRequest, book: Book, form: Output) -> None:
 
     if measuring := _options_for_measuring():
         wrong = f"{', '.join(measuring)} cannot be combined with logs"
-        raise InvalidInput(DOING, wrong, "give logs alone, or leave them out to measure")
+        raise InvalidInput(DOING, wrong, "pass logs alone, or leave them out to measure")
     nodes = request.target.nodes
     if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
         raise InvalidInput(
-            DOING, f"--nodes {nodes}: with logs it is their number of nodes", "give a number, or leave it out"
+            DOING, f"--nodes {nodes}: with logs it is their number of nodes", "pass a number, or leave it out"
         )
     about = request.context.context(int(nodes) if nodes else None, request.sweep.gpus)
     runs = list(log_files.runs(request.files))
@@ -200,7 +200,7 @@ def _context_and_sweep(request: CalibrateRequest, gpus: int) -> tuple[RunContext
     if not sweep.check:
         raise InvalidInput(DOING, "--verify 0: unchecked values cannot make a baseline", "leave it out")
     if "all" in (sweep.datatype, sweep.op):
-        raise InvalidInput(DOING, "a baseline is for one type and one operation", "name one with --datatype and --op")
+        raise InvalidInput(DOING, "a baseline is for one type and one operation", "choose one with --datatype and --op")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
         raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
     requested = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)

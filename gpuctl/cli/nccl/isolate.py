@@ -162,7 +162,7 @@ def _refuse_run_options(request: IsolateRequest) -> None:
 def _check_writable(path: Path | None) -> None:
     """Raise `InvalidInput` before any node is queried. A new file replaces the old one, so its folder is checked."""
     if path is not None and not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-        raise InvalidInput(f"save the runs in {path}", "its folder is not writable", "name a file in another folder")
+        raise InvalidInput(f"save the runs in {path}", "its folder is not writable", "choose a file in another folder")
 
 
 def run(
@@ -206,7 +206,7 @@ def _fleet(access: NodeAccess, path: Path | None, rails: str) -> Fleet:
     from gpuctl.nccl.isolate.model import Fleet
 
     if len(access.nodes) < 2:
-        raise InvalidInput("isolate", "there is only one node, and none to compare it with", "name more nodes")
+        raise InvalidInput("isolate", "there is only one node, and none to compare it with", "select more nodes")
     requested = tuple(name.strip() for name in rails.split(",") if name.strip())
     chosen = () if requested == ("none",) else requested
     recorded = path is not None and path.exists()

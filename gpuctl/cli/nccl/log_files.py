@@ -13,7 +13,7 @@ from gpuctl.core import text_files
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Run
 
-HINT = "name a file with the output of nccl-tests, or - for standard input"
+HINT = "pass a file with the output of nccl-tests, or - for standard input"
 
 argument = click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True)

@@ -85,7 +85,7 @@ fleet_options = options.together(
         metavar="NAME,...",
         default="",
         callback=options.not_empty,
-        help="Only these nodes, in this order; the first one launches.",
+        help="Only these nodes, in this order; mpirun is started on the first one.",
     ),
     click.option("--from", "source", metavar="FILE", type=File, help="Use the facts of a file, and query no node."),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),

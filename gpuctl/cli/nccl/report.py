@@ -117,7 +117,7 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
         write_atomically(html, text)
     except OSError as error:
         raise GpuctlError(
-            f"write the page {html}", error.strerror or str(error), "name a folder that exists"
+            f"write the page {html}", error.strerror or str(error), "choose a folder that exists"
         ) from error
     click.echo(f"wrote {html}", err=True)
 

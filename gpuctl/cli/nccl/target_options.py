@@ -139,7 +139,7 @@ def preflight(access: NodeAccess, target: TargetRequest, alone: bool = False, to
         raise GpuctlError(
             f"run a test over {output.plural(len(access.nodes), 'node')}",
             f"{output.names(silent)} gave no answer; nothing was run",
-            "name the others with --nodes"
+            "list the others with --nodes"
             if target.environment.cluster
             else f"leave out what is down: --limit 'all:!{silent[0]}'",
         )

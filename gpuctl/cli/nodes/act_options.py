@@ -26,7 +26,7 @@ ask = options.together(
     click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
 )
 timeout = click.option(
-    "--timeout", type=options.Finite(1, 3600), default=60, show_default=True, help="Seconds for an answer of the node."
+    "--timeout", type=options.Finite(1, 3600), default=60, show_default=True, help="Time limit per node, in seconds."
 )
 
 
@@ -38,7 +38,7 @@ def one_host(inventory: str | None, name: str) -> Target:
     hosts = plan.targets(plan.find_inventory(inventory), name)
     if len(hosts) != 1:
         names = named([host.name for host in hosts], 4)
-        raise InvalidInput(f"act on {name}", f"it is {len(hosts)} hosts: {names}", "name one host")
+        raise InvalidInput(f"act on {name}", f"it is {len(hosts)} hosts: {names}", "choose one host")
     if hosts[0].needs_ansible:
         raise InvalidInput(f"act on {name}", f"only Ansible can reach it: {hosts[0].needs_ansible}")
     return hosts[0]

@@ -1,8 +1,7 @@
-"""nodes: who uses which GPUs of a fleet."""
+"""nodes: who is using which GPUs of a fleet."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,19 +25,6 @@ File = click.Path(dir_okay=False, path_type=Path)
 SORTS = ("inventory", "name", "idle", "use", "memory", "util", "since", "who")
 Source = Callable[[], "tuple[list[Node], list[str]]"]
 NO_SSH = ("srun", "scontrol")
-UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-
-
-class Duration(click.ParamType[float]):
-    """A time such as 90s, 30m, 1h or 2d, in seconds."""
-
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"(\d{1,6})(s|m|min|h|d)", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a time such as 90s, 30m, 1h or 2d", param, ctx)
-        return float(match[1]) * UNITS[match[2]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,7 @@ class NodesRequest:
     click.option(
         "--probe",
         is_flag=True,
-        help="With --context: also ask each GPU node, by a short-lived privileged pod, which is removed.",
+        help="With --context: also query each GPU node, by a short-lived privileged pod, which is removed.",
     ),
     click.option(
         "--probe-image",
@@ -114,7 +100,7 @@ class NodesRequest:
     click.option(
         "--via",
         type=click.Choice(["srun", "ssh", "scontrol"]),
-        help="With --slurm: how to ask the nodes: in your own jobs there, by ssh, or not at all.  "
+        help="With --slurm: how to query the nodes: in your own jobs there, by ssh, or not at all.  "
         "[default: ssh with --inventory, else srun]",
     ),
     click.option(
@@ -123,7 +109,7 @@ class NodesRequest:
         metavar="FILE",
         type=File,
         multiple=True,
-        help="Use recorded facts, and query no node; more files may follow.",
+        help="Use recorded facts, and query no node; repeatable.",
     ),
     click.argument("files", nargs=-1, metavar="[FILE]...", type=File),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file, without secrets."),
@@ -144,9 +130,9 @@ class NodesRequest:
     click.option("--mine", is_flag=True, help="Only your own processes: those of your login on the node, or here."),
     click.option(
         "--idle",
-        type=Duration(),
+        type=options.Duration(),
         metavar="TIME",
-        help="Only GPUs that did no work for so long (1h), in all readings since then.",
+        help="Only GPUs idle in every reading of the last TIME, such as 1h.",
     ),
     click.option("--watch", is_flag=True, help="Query and draw again until Ctrl-C."),
     click.option(
@@ -156,9 +142,9 @@ class NodesRequest:
     report_options,
 )
 def nodes(request: NodesRequest, form: Form, metrics: Path | None) -> None:
-    """Show who uses which GPUs since when, and which GPUs are free: one trip to each node, all at once.
+    """Show who is using which GPUs and since when, and which GPUs are free; all nodes are queried in parallel.
 
-    Owners are persons, Slurm jobs, pods, containers and services. What a node does not tell is UNKNOWN, never idle.
+    Owners are persons, Slurm jobs, pods, containers and services. Facts that cannot be read are UNKNOWN, never idle.
     Exit code 1 for FAIL and UNKNOWN, 3 if a node was not reached.
     """
     _check(request, form)
@@ -172,7 +158,11 @@ def nodes(request: NodesRequest, form: Form, metrics: Path | None) -> None:
 def _check(request: NodesRequest, form: Form) -> None:
     """Refuse options that exclude each other."""
     if request.files and not request.sources:
-        raise InvalidInput(f"use {request.files[0]}", "files are recorded facts", "put --from before them")
+        raise InvalidInput(
+            f"use {request.files[0]}",
+            "positional files need --from",
+            "use `gpuctl nodes --from FILE`",
+        )
     of_hosts = {"--inventory": request.inventory is not None, "--limit": request.limit, "--save": request.save}
     of_facts = {"--mine": request.mine, "--idle": request.idle is not None, "--from": request.recorded}
     if request.recorded:

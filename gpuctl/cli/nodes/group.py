@@ -20,9 +20,9 @@ MEMBERS = {
 
 @click.group("nodes", cls=GroupWithDefault, default="show", members=MEMBERS)
 def nodes() -> None:
-    """Show who uses which GPUs since when, and which GPUs are free: one trip to each node, all at once.
+    """Show who is using which GPUs and since when, and which GPUs are free; all nodes are queried in parallel.
 
-    Owners are persons, Slurm jobs, pods, containers and services. What a node does not tell is UNKNOWN, never idle.
+    Owners are persons, Slurm jobs, pods, containers and services. Facts that cannot be read are UNKNOWN, never idle.
     Exit code 1 for FAIL and UNKNOWN, 3 if a node was not reached. Commands that act on a node show what they would do,
     ask, and are in `gpuctl runs`.
     """

@@ -51,11 +51,26 @@ class Finite(click.FloatRange):
         return number
 
 
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as 90s, 30m, 1h or 2d, in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)(s|m|min|h|d)", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is not a time such as 90s, 30m, 1h or 2d", param, ctx)
+        return float(match[1]) * UNITS[match[2]]
+
+
 def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Refuse an empty value: an empty variable of a script must not mean all hosts."""
     from_command_line = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
     if from_command_line and not value.strip(" ,"):
-        raise click.BadParameter("it is empty; give it a value, or omit the option", ctx, param)
+        raise click.BadParameter("it is empty; set a value, or omit the option", ctx, param)
     return value
 
 
@@ -147,10 +162,18 @@ def visit(of: str, timeout_s: float = 120) -> Callable[[Command], Command]:
     """Options of a command that asks hosts and changes none; `of`: what it calls them."""
     return together(
         click.option(
-            "--forks", type=click.IntRange(1), default=64, show_default=True, help=f"Number of {of}s at a time."
+            "--forks",
+            type=click.IntRange(1),
+            default=64,
+            show_default=True,
+            help=f"{of.capitalize()}s queried in parallel.",
         ),
         click.option(
-            "--timeout", type=Finite(1, 86400), default=timeout_s, show_default=True, help=f"Seconds for one {of}."
+            "--timeout",
+            type=Finite(1, 86400),
+            default=timeout_s,
+            show_default=True,
+            help=f"Time limit per {of}, in seconds.",
         ),
     )
 
@@ -164,7 +187,8 @@ context = click.option(
     help="Kubernetes context.  [default: the current one]",
     shell_complete=completion.contexts,
 )
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation (asked only for this machine).")
+sure = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 probe_every = click.option(
     "--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds between two probes."
 )
@@ -183,19 +207,19 @@ carrier = together(
         type=click.IntRange(1),
         default=64,
         show_default=True,
-        help="Number of hosts at a time.",
+        help="Hosts queried or changed in parallel.",
     ),
     click.option(
         "--timeout",
         type=Finite(1, 86400),
         default=120,
         show_default=True,
-        help="Seconds to wait for a host's answer; ten times as many while it is changed.",
+        help="Time limit per host, in seconds; ten times as long while it is changed.",
     ),
     click.option(
         "--via",
         type=click.Choice(["ansible", "ssh"]),
-        help="Reach hosts only by this transport.  [default: ssh to ask, Ansible to change]",
+        help="Reach hosts only by this transport.  [default: ssh to compare, Ansible to change]",
     ),
 )
 batches = together(

@@ -26,7 +26,7 @@ report_options = options.together(
         type=click.Choice(get_args(Form)),
         default="table",
         show_default=True,
-        help="Output format; junit is what CI systems show as test cases.",
+        help="Output format; junit is for CI test reports.",
     ),
     click.option(
         "--metrics",

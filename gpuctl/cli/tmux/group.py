@@ -150,7 +150,7 @@ def export() -> None:
 @template.command("import")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 @click.option("--name", default="", help="Name of the template.  [default: the file name]")
-@options.yes
+@options.sure
 def import_template(path: str, name: str, yes: bool) -> None:
     """Import a session file as a template, after showing what it would run and asking for confirmation."""
     from pathlib import Path

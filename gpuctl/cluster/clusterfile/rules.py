@@ -196,7 +196,7 @@ def enough_nodes(cluster: Cluster) -> Iterator[Broken]:
         yield (
             "gpus.default_nodes",
             f"is {cluster.gpus.default_nodes}, and nodes.gpu_nodes names {named}",
-            "name more nodes",
+            "select more nodes",
         )
 
 

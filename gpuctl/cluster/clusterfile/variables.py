@@ -66,7 +66,7 @@ def _rdma(cluster: Cluster) -> Iterator[Row]:
 
 
 def _tuned(cluster: Cluster) -> Iterator[Row]:
-    """Yield tuning variables; those that the file omits are not set at all."""
+    """Yield the tuning variables that the cluster file sets; no defaults."""
     network = cluster.network.rdma
     if network.gid_index is not None and network.fabric != "efa":
         why = "The RoCE GID index; NCCL before 2.21 does not detect it."

@@ -54,7 +54,7 @@ def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
     cluster = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
     if not same_server(cluster.server, file.cluster.api):
         wrong = f"the kubeconfig's context leads to {cluster.server}, and the cluster file is for {file.cluster.api}"
-        raise InvalidInput(f"use the cluster {file.cluster.name}", wrong, "give the right --context")
+        raise InvalidInput(f"use the cluster {file.cluster.name}", wrong, "pass the right --context")
     return cluster
 
 

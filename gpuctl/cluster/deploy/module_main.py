@@ -110,7 +110,7 @@ def removed(env: Environment, selected: EnvironmentObjects, applied: Applied) ->
     }
     if not selected.unread:
         return answer
-    unknown = f"UNKNOWN whether more of it exists: {'; '.join(selected.unread)}"
+    unknown = f"some kinds of objects could not be listed, so objects may remain: {'; '.join(selected.unread)}"
     return {**answer, **_failed(GpuctlError(f"destroy {env.name}", unknown, "ask for the right to list these kinds"))}
 
 

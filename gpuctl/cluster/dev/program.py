@@ -37,7 +37,7 @@ def argv(script_run: ScriptRun) -> list[str]:
     """Return the command line in the pod. A file that is not Python is executed directly."""
     if not script_run.script.endswith(".py"):
         if script_run.debug:
-            hint = "give a script that ends in .py, or leave --debug out"
+            hint = "pass a script that ends in .py, or leave --debug out"
             raise InvalidInput(f"debug {script_run.script}", "it is not a Python file", hint)
         return [f"./{script_run.script}", *script_run.args]
     waits = ["--wait-for-client"] if script_run.wait else []

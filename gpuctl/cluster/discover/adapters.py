@@ -73,7 +73,7 @@ def network(facts: Facts, fleet: Fleet, rdma_setup: Rdma) -> Iterator[Line]:
 
 def _rdma(facts: Facts, fleet: Fleet, rdma_setup: Rdma) -> Iterator[Line]:
     if facts.nodes.why or fleet.chosen is None:
-        why = f"nodes may not be read ({facts.nodes.why})" if facts.nodes.why else "there is no GPU node"
+        why = f"nodes cannot be read ({facts.nodes.why})" if facts.nodes.why else "there is no GPU node"
         fill = "true, with fabric and resources, if GPU nodes have adapters for pods; default: TCP"
         yield unknown(f"{RDMA}.enabled", why, fill)
         return
@@ -147,7 +147,7 @@ def _unread(facts: Facts) -> tuple[str, ...]:
     if not facts.multus:
         return ("The cluster has no network attachments (k8s.cni.cncf.io is not served).",)
     why = facts.attachments.why
-    return (f"Network attachments of {facts.namespace} may not be read: {why}.",) if why else ()
+    return (f"Network attachments of {facts.namespace} cannot be read: {why}.",) if why else ()
 
 
 def _adapters(fleet: Fleet) -> dict[str, int]:

@@ -75,5 +75,5 @@ def _flavour(facts: Facts) -> Line:
     marked = [node for node in facts.nodes.value if any(key.startswith(EKS_LABEL) for key in labels(node))]
     if marked:
         return known(path, "eks", f"{len(marked)} nodes have labels of {EKS_LABEL}, and it serves no OpenShift kinds.")
-    nodes = f"nodes may not be read: {facts.nodes.why}" if facts.nodes.why else f"no node has a label of {EKS_LABEL}"
+    nodes = f"nodes cannot be read: {facts.nodes.why}" if facts.nodes.why else f"no node has a label of {EKS_LABEL}"
     return known(path, "kubernetes", f"It serves no OpenShift kinds, its API is not at {EKS_HOST[1:]}, and {nodes}.")

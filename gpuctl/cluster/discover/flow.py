@@ -44,11 +44,11 @@ def check_free(path: Path, force: bool) -> None:
     doing = f"write {path}"
     existing = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not existing.is_dir():
-        raise InvalidInput(doing, f"{existing} is not a folder", "give another name")
+        raise InvalidInput(doing, f"{existing} is not a folder", "choose another name")
     if path.is_dir():
-        raise InvalidInput(doing, "it is a folder", "give the name of a file")
+        raise InvalidInput(doing, "it is a folder", "pass the name of a file")
     if os.path.lexists(path) and not force:
-        raise InvalidInput(doing, "it exists already and was left alone", "give another name, or --force")
+        raise InvalidInput(doing, "it exists already and was left alone", "choose another name, or pass --force")
 
 
 def write(path: Path, text: str, force: bool) -> None:
@@ -67,7 +67,7 @@ def write(path: Path, text: str, force: bool) -> None:
         path.hardlink_to(beside)
     except FileExistsError as error:
         raise InvalidInput(
-            doing, "it was created meanwhile and was left alone", "give another name, or --force"
+            doing, "it was created meanwhile and was left alone", "choose another name, or pass --force"
         ) from error
     except OSError as error:
         raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error

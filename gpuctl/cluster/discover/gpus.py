@@ -78,7 +78,7 @@ def resources(facts: Facts, fleet: Fleet, fabric: str) -> Iterator[Line]:
     pod_room = room(group.nodes, facts.pods.value)
     daemons = "the requests of daemons are subtracted"
     if facts.pods.why:
-        daemons = f"daemons are not counted, because pods may not be read ({facts.pods.why})"
+        daemons = f"daemons are not counted, because pods cannot be read ({facts.pods.why})"
     comment = f"Nine tenths of the allocatable cores of the smallest of these nodes; {daemons}."
     yield _or_unknown(
         "resources.cpu", pod_room.cores, pod_room.cores, f"{comment} An even number: cores have two threads."
@@ -122,7 +122,7 @@ def _pages(group: Group, fabric: str) -> Iterator[Line]:
 def _none(facts: Facts, fleet: Fleet) -> str:
     """Return why there is no group of nodes."""
     if facts.nodes.why:
-        return f"nodes may not be read ({facts.nodes.why})"
+        return f"nodes cannot be read ({facts.nodes.why})"
     if fleet.out:
         return f"no GPU node can be used: {'; '.join(_grouped(fleet))}"
     return f"none of the {len(facts.nodes.value)} nodes has {GPU}"

@@ -1,4 +1,4 @@
-"""The draft's section on security: OpenShift's constraints that we may use."""
+"""The security section of the draft: the security context constraints (SCCs) that the user may use."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def storage(facts: Facts) -> Iterator[Line]:
     listed = classes(facts)
     comments = [f"Class {item.description}." for item in listed]
     if facts.classes.why:
-        comments.insert(0, f"Storage classes may not be read: {facts.classes.why}.")
+        comments.insert(0, f"Storage classes cannot be read: {facts.classes.why}.")
     comments.append("Access modes of provisioners: Kubernetes, Persistent Volumes; OpenShift, supported access modes.")
     yield Line("storage", None, tuple(comments))
     many = [item for item in listed if item.can == MANY]

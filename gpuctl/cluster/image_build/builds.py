@@ -42,7 +42,7 @@ def check_rights(cluster: Cluster, env: Environment, sends: bool) -> None:
     needed += [(verb, kind) for kind in (config, stream) for verb in ("get", "create", "patch")]
     lacking = [f"{verb} {kind.plural}" for verb, kind in needed if not cluster.may(verb, kind)]
     if lacking:
-        wrong = f"you may not {', '.join(lacking)} in the namespace {env.namespace}"
+        wrong = f"you have no permission to {', '.join(lacking)} in the namespace {env.namespace}"
         raise Forbidden(f"build the image of {env.name}", wrong, "ask for the role `edit` there")
 
 

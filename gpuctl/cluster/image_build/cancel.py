@@ -31,7 +31,7 @@ def cancel(cluster: Cluster, env: Environment, name: str, before: Sequence[Objec
 def _new(cluster: Cluster, env: Environment, before: Sequence[Object], tell: ProgressListener) -> str:
     """Return the name of the only new build, or "" if ours cannot be identified.
 
-    With several new builds, ours may be finished, and a running one somebody else's.
+    With several new builds, ours may have finished and the running one may belong to somebody else.
     """
     new = builds.since(cluster, env, before)
     names = [str(build["metadata"]["name"]) for build in new if not judge.is_over(build)]

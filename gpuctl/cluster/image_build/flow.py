@@ -133,7 +133,7 @@ def _apply(cluster: Cluster, env: Environment, tell: ProgressListener) -> None:
     for desired in objects.image(env):
         live = cluster.get(cluster.kind_of(desired), desired["metadata"]["name"])
         if live is not None and not is_ours(env, live):
-            hint = "give the environment another name (--environment), or remove the object"
+            hint = "choose another name for the environment (--environment), or remove the object"
             raise Conflict(f"apply {name_of(desired)}", "it exists and is not ours; it was left alone", hint)
         made = cluster.apply(desired)
         if live is None:

@@ -49,7 +49,7 @@ def _incomplete(order: Mapping[str, Any], answer: answer_types.PodAnswer) -> str
     missing += [f"programs.{name}" for name in order["programs"] if name not in answer["programs"]]
     missing += ["script"] if order["script"] and answer["script"] is None else []
     missing += ["reached"] if order["reach"] and answer["reached"] is None else []
-    return f"the pod's answer makes no sense: {missing[0]} is missing" if missing else ""
+    return f"unexpected answer from the pod: {missing[0]} is missing" if missing else ""
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 from gpuctl.cluster import pod_selection
 from gpuctl.cluster.environment import CONTAINER, Object
@@ -23,7 +24,7 @@ def query(request: LogsRequest) -> list[tuple[str, str]]:
         ("tailLines", str(request.tail)),
         *([("follow", "true")] if request.follow else []),
         *([("previous", "true")] if request.previous else []),
-        *([("sinceSeconds", str(int(request.since)))] if request.since else []),
+        *([("sinceSeconds", str(ceil(request.since)))] if request.since else []),
     ]
 
 

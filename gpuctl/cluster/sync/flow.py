@@ -33,7 +33,7 @@ OnOutcome = Callable[[Outcome], object]
 
 @dataclass(frozen=True)
 class PodConnector:
-    """Opens streams to pods. `python`: the interpreter there."""
+    """Opens streams to pods. `python`: the interpreter in the pod."""
 
     cluster: Cluster
     python: str = "python3"

@@ -190,7 +190,7 @@ def _making_sense(doing: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError) as error:
-        raise GpuctlError(doing, f"the pod's answer makes no sense: {error}") from error
+        raise GpuctlError(doing, f"unexpected answer from the pod: {error}") from error
 
 
 def open_to(cluster: Cluster, pod: str, container: str, python: str, stop: Stop) -> PodStream:

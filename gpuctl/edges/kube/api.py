@@ -98,7 +98,7 @@ def _refuse_no_url(doing: str, server: str) -> None:
         _ = urlsplit(server).port  # Python validates the port only on access
     except ValueError as error:
         raise InvalidInput(
-            doing, f"its server {server} is not a URL: {error}", "correct it in the kubeconfig"
+            doing, f"the kubeconfig's server {server} is not a valid URL: {error}", "correct the server's address there"
         ) from error
 
 

@@ -60,7 +60,7 @@ def command(program: bytes, container: str = "", silent_s: float = 60, stop: Sto
 
 
 def run(at: Container, program: bytes, limit_s: float, stop: Stop | None = None) -> bytes | Failure:
-    """Run a program to its end; return its output, or the failure. `Forbidden` without the right to exec."""
+    """Run a program to its end; return its output, or the failure. Raises `Forbidden` if the user may not exec."""
     return _run(at, command(program, at.name, limit_s, stop), program)
 
 

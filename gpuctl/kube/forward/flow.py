@@ -49,7 +49,11 @@ def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line
     lines = [Line(slot) for slot in plan.slots(request, pods, free)]
     if not lines:
         where = f"in the namespace {request.namespace}"
-        raise GpuctlError("forward", f"no running pod has the label {request.selector} {where}", "`kgp --show-labels`")
+        raise GpuctlError(
+            "forward",
+            f"no running pod has the label {request.selector} {where}",
+            "check `kubectl get pods --show-labels`",
+        )
     return _Forwards(kubectl, request, selector, probe_every), lines
 
 

@@ -43,14 +43,14 @@ def request(arguments: ForwardArguments) -> Request | None:
 
 def _one(arguments: ForwardArguments) -> Request:
     if arguments.first or arguments.remote:
-        raise InvalidInput(DOING, "--from and --to need -l", f"`gpuctl kube forward {arguments.pod} 8081:8080`")
+        raise InvalidInput(DOING, "--from and --to need -l", f"use `gpuctl kube forward {arguments.pod} 8081:8080`")
     kube = kubectl_for(arguments.scope)
     return of_pod(arguments.pod, arguments.ports, kube.context, kube.namespace)
 
 
 def _many(arguments: ForwardArguments) -> Request:
     if arguments.first is None or not arguments.remote:
-        hint = f"`gpuctl kube forward -l {arguments.selector} --from 8081 --to 8080`"
+        hint = f"use `gpuctl kube forward -l {arguments.selector} --from 8081 --to 8080`"
         raise InvalidInput(DOING, "-l needs --from and --to", hint)
     kube = kubectl_for(arguments.scope)
     ports = tuple(arguments.remote)
@@ -60,7 +60,7 @@ def _many(arguments: ForwardArguments) -> Request:
 def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Request:
     """Build the request for one pod; each port is written as [LOCAL:]REMOTE."""
     if not ports:
-        hint = f"`gpuctl kube forward {pod} 8081:8080`"
+        hint = f"use `gpuctl kube forward {pod} 8081:8080`"
         raise InvalidInput(f"forward the pod {pod}", "no ports given, and it declares none", hint)
     pairs = [_pair(text) for text in ports]
     locals_ = [local for local, _ in pairs if local]

@@ -13,7 +13,9 @@ from gpuctl.core.strict_yaml import ANY_TEXT, At, EmptyFile, ListOf, Node, Secti
 from gpuctl.kube.forward.model import Request
 
 LISTS = ("remote", "local")
-EMPTY = EmptyFile("file of a saved forward", "give it `remote:` ports and a `selector:` or `pod:`, or save it again")
+EMPTY = EmptyFile(
+    "file of a saved forward", "add `remote:` ports and a `selector:` or `pod:`, or save the forward again"
+)
 
 
 def folder() -> Path:

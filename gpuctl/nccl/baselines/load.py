@@ -38,7 +38,7 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 OPTIONAL = ("expect", "warn", "fail", "below_published", "measured")
 DERIVED = "derived"
 KINDS = ("measured", "published", DERIVED)
-EMPTY = EmptyFile("file of baselines", "give it `baselines:`, or remove it")
+EMPTY = EmptyFile("file of baselines", "add `baselines:`, or remove the file")
 
 
 def site_file() -> Path:

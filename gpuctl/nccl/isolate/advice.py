@@ -25,7 +25,7 @@ OPEN = "add nodes that are known to be good, or give the expected bandwidth by a
 ALL_SLOW = "check what all share: transport (a fall-back to TCP), NCCL and plugin versions, clocks, the switches"
 BASELINE = "`gpuctl nccl calibrate` records what this fleet should reach"
 TWO_SPEEDS = (
-    "give the bandwidth that a pair should reach (--expect, --instance), or add nodes that are known to be good: this"
+    "set the bandwidth that a pair should reach (--expect, --instance), or add nodes that are known to be good: this"
     " decides which of the two speeds is the right one"
 )
 TWO_RACKS = (
@@ -41,7 +41,7 @@ TOGETHER = (
     " an intermittent fault may have gone unnoticed"
 )
 
-EFA = "NCCL_IB_HCA does not choose among EFA's adapters: to run these one at a time, name them with --rails"
+EFA = "NCCL_IB_HCA does not choose among EFA's adapters: to run these one at a time, list them with --rails"
 
 _ELSE = {
     Kind.NODE: "other explanations: its switch port or cable, as both are in all of its runs",

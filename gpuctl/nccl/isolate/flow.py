@@ -14,7 +14,7 @@ class Watch:
     """Callbacks of an isolation; this one saves nothing and never interrupts."""
 
     def begin(self, number: int, step: Round) -> None:
-        """Called when a round starts."""
+        """Called when a round starts: its number, from 1, and its launches."""
 
     def progress(self, launch: Launch, line: str) -> None:
         """Called with every progress line of a launch."""

@@ -25,7 +25,7 @@ FLAPPED_TURNS = 5  # the same, where runs of all nodes show that something comes
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
-TWO = "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes"
+TWO = "many runs are slow by the same amount: two speeds, as within and across racks; set the racks of the nodes"
 
 
 @dataclass(frozen=True)

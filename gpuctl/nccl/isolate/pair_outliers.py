@@ -21,7 +21,7 @@ T3_TAIL = 2 * math.sqrt(3) / math.pi  # far out, P(t > x) of Student's t (3) is 
 MOSTLY = 2 / 3  # share of a node's pairs that are slow from which the node is named
 MOST_PAIRS = 4  # faster pairs that are named in a message
 GIVE_BASELINE = (
-    "give a baseline, which shows the right speed; or test them together with nodes that are known to be good"
+    "set a baseline, which shows the right speed; or test them together with nodes that are known to be good"
 )
 ISOLATE = "`gpuctl nccl isolate` shows with a few more runs whether a node, the path between two, or an uplink is bad"
 

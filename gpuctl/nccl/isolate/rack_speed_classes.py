@@ -47,7 +47,7 @@ def finding(groups: Sequence[Group]) -> Finding:
     within, across = groups[0].within_gbs, groups[0].across_gbs
     members = "; ".join(names(group.nodes) for group in groups)
     speeds = f"{within:.0f} GB/s within {len(groups)} groups of nodes and {across:.0f} GB/s across"
-    hint = "give the racks of the nodes (--rack-var): then pairs are compared with others of their kind"
+    hint = "set the racks of the nodes (--rack-var): then pairs are compared with others of their kind"
     numbers = {"within_gbs": round(within, 1), "across_gbs": round(across, 1), "groups": len(groups)}
     return Finding(RULE, "", Verdict.UNKNOWN, f"pairs have two speeds: {speeds} ({members})", numbers, hint)
 

@@ -22,7 +22,7 @@ def check(rails: Sequence[str], devices: Devices) -> list[str]:
     nowhere = [rail for rail, nodes in lacking.items() if len(nodes) == len(known)]
     if nowhere and not silent and known:
         present = "; ".join(f"{node} has {_names(adapters)}" for node, adapters in list(known.items())[:MOST])
-        hint = "name some of these" if any(known.values()) else "leave out --rails"
+        hint = "choose some of these" if any(known.values()) else "leave out --rails"
         raise InvalidInput(f"run over {', '.join(nowhere)} alone", f"no node has such an adapter: {present}", hint)
     partly = ((rail, nodes) for rail, nodes in lacking.items() if nodes and rail not in nowhere)
     warnings = [f"{rail} is not on {named(nodes, MOST)}" for rail, nodes in partly]

@@ -87,10 +87,10 @@ def resume(path: Path, fleet: Fleet, policy: Policy) -> tuple[LaunchResult, ...]
     record = read(path)
     doing = f"resume the isolation in {path}"
     if difference := _difference(record, fleet, policy):
-        raise InvalidInput(doing, f"it is about {difference}", "name another file, or use the same options as then")
+        raise InvalidInput(doing, f"it is about {difference}", "pass another file, or the same options as then")
     if record.history and isinstance(decide(fleet, record.history, policy), Conclusion):
         hint = f"`gpuctl nccl isolate --replay {path}` shows its result; another file name starts a new isolation"
-        raise InvalidInput(doing, "it is finished", hint)
+        raise InvalidInput(doing, "the isolation is already complete", hint)
     return record.history
 
 

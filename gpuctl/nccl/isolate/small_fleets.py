@@ -215,7 +215,7 @@ def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], fl
         groups = "; ".join(names(nodes) for nodes in clusters.groups)
         return (
             f"pairs have two speeds, as within and across racks: {fast} within groups of nodes ({groups}) and {slow}"
-            f" across; give the racks of the nodes, to distinguish racks from faults"
+            f" across; set the racks of the nodes, to distinguish racks from faults"
         )
     few, many = clusters.sides
     return (

@@ -21,14 +21,14 @@ from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
 from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation
 from gpuctl.nccl.model import Launch
 
-WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes"
-ALIKE = "no slower than some nodes are with others of the fleet, as across racks: give the racks of the nodes"
+WHY = "slow with some nodes and fast with others, always the same, as across racks: set the racks of the nodes"
+ALIKE = "no slower than some nodes are with others of the fleet, as across racks: set the racks of the nodes"
 MANY = 3
 USUAL = 0.03  # shortfall below which a run is as fast as others
 IN_NO_ORDER = 0.2  # share of slow neighbours above which the order of the nodes hardly follows racks
 MEETINGS = 2  # other slow nodes that each of many slow ones is run with
 SIMILAR = 1.15  # a shortfall below so many times that of an effect of racks may be one, too
-ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes"
+ONE_SIDE = "slow with {}, which may be in another rack: set the racks of the nodes"
 
 
 def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:

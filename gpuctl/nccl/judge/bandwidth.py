@@ -132,14 +132,14 @@ def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
 def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     """Verdict, reason and advice if no row applies to any of the sizes."""
     if about.system is None:
-        return Verdict.WARN, ": the log does not name the machine type", f"give it with --instance; {CALIBRATE}"
+        return Verdict.WARN, ": the log does not name the machine type", f"set it with --instance; {CALIBRATE}"
     if about.collective is None and any(about.system in row.systems for row in book.rows):
         why = ": the log does not name the collective"
-        return Verdict.UNKNOWN, why, "give it with --collective, or give a log that contains the command"
+        return Verdict.UNKNOWN, why, "set it with --collective, or pass a log that contains the command"
     near = [row for row in book.rows if about.system in row.systems and row.collective == about.collective]
     if near and (about.nodes is None or about.gpus_per_node is None):
         why = f": {about.system} has baselines, but the number of nodes and GPUs of this run is unknown"
-        return Verdict.UNKNOWN, why, "give --nodes and --gpus-per-node, or a log with the complete list of devices"
+        return Verdict.UNKNOWN, why, "pass --nodes and --gpus-per-node, or a log with the complete list of devices"
     why = f": {_no_row(about, book, near)}"
     if others := _other_collectives(about, book):
         advice = f"`gpuctl nccl calibrate --collective {about.collective}` records what this fabric reaches"

@@ -12,7 +12,7 @@ from gpuctl.nccl.messages import names
 from gpuctl.nccl.model import Run
 
 RULE = "machine"
-ADVICE = "give the type of these machines with --instance; `gpuctl nccl baselines list` shows those that are known"
+ADVICE = "set the type of these machines with --instance; `gpuctl nccl baselines list` shows those that are known"
 
 
 def machine(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ ADVICE = {
     Outcome.HUNG: "`gpuctl nccl isolate` finds the node that the others wait for",
     Outcome.KILLED: "find out what killed it: the job's time limit, the scheduler, or the kernel (out of memory)",
     Outcome.TRUNCATED: "judge the complete log, or run the test again",
-    Outcome.EMPTY: "fix what prevented the start; if this is a log, give the complete output of an nccl-tests program",
+    Outcome.EMPTY: "fix what prevented the start; if this is a log, pass the complete output of an nccl-tests program",
 }
 # IBV_WC_RETRY_EXC_ERR of libibverbs: all retries went unanswered.
 NO_ANSWER = re.compile(r"Got completion .* (?:error |status=)12\b")

@@ -97,7 +97,7 @@ def _networks(by_node: Nodes, expected: str | None) -> Iterator[Finding]:
         yield from _unlike(used)
     elif kinds == {SOCKET}:
         message = "every rank uses TCP sockets; the expected network is unknown"
-        advice = f"if this fabric has nothing faster, give --network socket; else {FALL_BACK}"
+        advice = f"if this fabric has nothing faster, pass --network socket; else {FALL_BACK}"
         yield Finding(RULE, names(used), Verdict.UNKNOWN, message, {"network": SOCKET}, advice)
 
 

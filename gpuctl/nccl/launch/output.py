@@ -32,7 +32,7 @@ def create_folder(folder: Path | None) -> Path | None:
     except OSError as error:
         raise GpuctlError(doing, error.strerror or str(error)) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise GpuctlError(doing, "the folder is not writable", "name another folder")
+        raise GpuctlError(doing, "the folder is not writable", "choose another folder")
     return folder
 
 

@@ -50,7 +50,7 @@ def save(path: Path, fleet: Fleet) -> None:
     try:
         write_atomically(path, text + "\n")
     except OSError as error:
-        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
+        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "choose another file") from error
 
 
 def read(path: Path, subjects: str = "nccl", writer: str = "gpuctl nccl preflight") -> Fleet:
@@ -58,7 +58,7 @@ def read(path: Path, subjects: str = "nccl", writer: str = "gpuctl nccl prefligh
 
     `subjects`: name in the table of `answers.recorded`. `writer`: the command that saves such facts.
     """
-    doing, hint = f"read the facts in {path}", f"give a file that `{writer} --save FILE` of this version wrote"
+    doing, hint = f"read the facts in {path}", f"pass a file that `{writer} --save FILE` of this version wrote"
     document: Any = json_file.load(path, doing, hint)
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), dict):
         raise InvalidInput(doing, "it contains no nodes", hint)

@@ -122,7 +122,7 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
     wrong = sorted({f"{s} ({status or '?'})" for s, status in _states(facts) if _has_not_joined(s, status)})
     findings = _unknown_states(node, facts)
     if wrong:
-        advice = "systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
+        advice = "check systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
         findings.append(fail(rule, node, f"GPUs have not joined the NVLink fabric: {', '.join(wrong)}", advice))
     if not get(facts, "gpu", "switches"):
         return findings  # the switches belong to another machine, as in NVL72 racks

@@ -12,7 +12,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology.adapters import Facts, adapters
 from gpuctl.nccl.topology.ring_order import Place
 
-EC2 = "give the output of `aws ec2 describe-instance-topology --output json`"
+EC2 = "pass the output of `aws ec2 describe-instance-topology --output json`"
 
 
 def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Place]:
@@ -25,11 +25,11 @@ def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Pl
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            doing, getattr(error, "strerror", None) or "it is not text", "give another --topology"
+            doing, getattr(error, "strerror", None) or "it is not text", "pass another file with --topology"
         ) from error
     places = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
     if not places:
-        hint = "give Slurm's topology.conf, or the output of `aws ec2 describe-instance-topology`"
+        hint = "pass Slurm's topology.conf, or the output of `aws ec2 describe-instance-topology`"
         raise InvalidInput(doing, "it places no node", hint)
     return places
 
@@ -74,7 +74,7 @@ def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place
         raise InvalidInput(doing, f"it is not valid JSON{where}", EC2) from error
     rows = document.get("Instances") if isinstance(document, dict) else document
     if not isinstance(rows, list):
-        raise InvalidInput(doing, 'it is JSON without a list of "Instances"', EC2)
+        raise InvalidInput(doing, 'the JSON has no "Instances" list', EC2)
     places = dict(_ec2_row(doing, number, row) for number, row in enumerate(rows, 1))
     named = {node: places[instance] for node, instance in instances.items() if instance in places}
     return {**places, **named}

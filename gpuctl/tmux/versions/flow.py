@@ -121,7 +121,7 @@ def rollback(target: str = "") -> Promotion:
         now = _last()
         version = store.named(target, doing) if target else _earlier(now, doing)
         if version.name not in store.released():
-            raise InvalidInput(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
+            raise InvalidInput(doing, f"{version.name} was never promoted", f"run `gpuctl tmux promote {version.name}`")
         _untouched(version, doing)
         if store.current() == version:
             return Promotion(version, version.name)

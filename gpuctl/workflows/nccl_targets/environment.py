@@ -42,7 +42,7 @@ def _in_its_pods(place: Place, request: TargetRequest, notify: Notify) -> NodeAc
     transport, ssh_args = nccl_on_cluster.transport(place, chosen), request.hosts.ssh_args
     racks = nccl_on_cluster.racks(place, chosen, request.pods.rack_label)
     if racks is None:
-        notify("racks are not known: you may not list nodes")
+        notify("racks are not known: you have no permission to list nodes")
     options = MpirunOptions(request.search_path, ssh_args=ssh_args, save_output=create_folder(request.save_output))
     nodes = list(transport.pods)
     return NodeAccess(

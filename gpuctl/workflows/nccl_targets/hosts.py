@@ -71,7 +71,7 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
         wrong = f"{', '.join(unknown)}: no such host"
         raise InvalidInput("select the nodes of --nodes", wrong, f"the hosts are {join_names(known, 32)}")
     if len(set(names)) < len(names):
-        raise InvalidInput("select the nodes of --nodes", "a host is named twice", "name each once")
+        raise InvalidInput("select the nodes of --nodes", "a host is named twice", "list each one once")
     return names or known
 
 

@@ -75,7 +75,7 @@ def _chosen_nodes(nodes: str, inventory: NodeInventory, server: str, notify: Not
         notify(f"gpuctl: {inventory.unsure}")
     requested = split_names(nodes)
     if len(set(requested)) < len(requested):
-        raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
+        raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "list each one once")
     refused = {name: inventory.left_out.get(name, "no GPU node has this name") for name in requested}
     if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in inventory.free]:
         hint = f"nodes that can be tested: {join_names(list(inventory.free), 32) or 'none'}"

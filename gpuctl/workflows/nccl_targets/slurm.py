@@ -48,7 +48,7 @@ def _node_request(current_job: str, request: TargetRequest, gpus: int | None) ->
     number = int(request.nodes) if request.nodes.isdecimal() else None
     names = () if number is not None else tuple(slurm.expand(request.nodes))
     if number == 0:
-        raise InvalidInput(DOING, "--nodes 0 selects no node", "give a number above 0, or names")
+        raise InvalidInput(DOING, "--nodes 0 selects no node", "pass a number above 0, or names")
     if current_job:
         return _of_the_job(current_job, names, number, gpus)
     reservation = request.slurm.reservation

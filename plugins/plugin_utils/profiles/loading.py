@@ -13,7 +13,7 @@ from .merging import merge
 from .model import Profile, ProfileError, Row
 from .parse import Draft, draft
 
-EMPTY = EmptyFile("profile", "give it `knobs:` or `extends:`")
+EMPTY = EmptyFile("profile", "add `knobs:` or `extends:`")
 IN_INVENTORY = "set it in gpu_settings of the inventory"
 INLINE = "playbook"  # name of a playbook's profile without one
 

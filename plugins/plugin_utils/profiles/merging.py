@@ -45,7 +45,7 @@ class _Merger:
     def overlay(self, draft: DraftOverlay, inherited: Mapping[str, Row], earlier: list[Overlay]) -> Overlay:
         if draft.name in {overlay.name for overlay in self.base.overlays}:
             wrong = f"there is an overlay {draft.name!r} already, in a profile that this one extends"
-            self.wrong(draft.where, wrong, "give it another name")
+            self.wrong(draft.where, wrong, "choose another name")
         for overlay in earlier:
             inherited = {**overlay.rows, **inherited}
         self.dropped(draft.drop, inherited)

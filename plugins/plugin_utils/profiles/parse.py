@@ -208,12 +208,12 @@ def _profile(values: dict[str, Any], node: Node, name: str, at: At) -> Draft:
     if written_name and name and written_name != name:
         at.inside("name").refuse(fields["name"], f"is {written_name!r}, but the file's name is {name}", "leave it out")
     if not values.keys() & {"knobs", "extends", "overlays"}:
-        at.refuse(node, "holds no knobs", "give it `knobs:` or `extends:`")
+        at.refuse(node, "holds no knobs", "add `knobs:` or `extends:`")
     overlays = tuple(filter(None, values.get("overlays", ())))
     first: dict[str, DraftOverlay] = {}
     for overlay in overlays:
         if first.setdefault(overlay.name, overlay) is not overlay:
-            at.mistakes.add("", overlay.where, f"there is an overlay {overlay.name!r} already", "give it another name")
+            at.mistakes.add("", overlay.where, f"there is an overlay {overlay.name!r} already", "choose another name")
     return Draft(
         name or written_name,
         node.where,

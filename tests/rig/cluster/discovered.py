@@ -23,7 +23,7 @@ GOLDEN = ROOT / "tests/data/cluster/discover"
 Object = dict[str, Any]
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "1"}
 ROOM = {"cpu": "191450m", "memory": "2049000Mi", "ephemeral-storage": "93478772582", "pods": "110"}
-FORBIDDEN = '"alice" may not list nodes in the whole cluster'
+FORBIDDEN = '"alice" has no permission to list nodes in the whole cluster'
 
 
 def node(name: str, labels: Mapping[str, str] = H100, has: Mapping[str, str] | None = None, **spec: Any) -> Object:
@@ -111,7 +111,7 @@ def openshift(**changes: Any) -> Facts:
             ]
         ),
         "usable": ("restricted-v2",),
-        "constraints_why": '"alice" may not list securitycontextconstraints in the whole cluster',
+        "constraints_why": '"alice" has no permission to list securitycontextconstraints in the whole cluster',
     }
     return facts(**{**given, **changes})
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.shared.options import Finite, as_request, option_names
+from gpuctl.cli.shared.options import Duration, Finite, as_request, option_names
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,14 @@ def test_options_become_one_request_with_nested_requests_and_defaults() -> None:
 
 def test_a_request_names_its_options_and_which_of_them_it_needs() -> None:
     assert option_names(Request) == {"name": True, "host": True, "port": False}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5h", 5400), ("24h", 86400), ("2d", 172800)])
+def test_times_have_a_unit(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["600", "0s", "soon", "-1h", "h"])
+def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="not a time such as 90s, 30m, 1h or 2d"):
+        Duration().convert(text, None, None)

@@ -25,7 +25,7 @@ def test_defaults_apply_without_a_file(file: Path) -> None:
 @pytest.mark.parametrize("text", ["", "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
 def test_an_empty_file_and_one_of_comments_are_refused_as_an_empty_settings_file(file: Path, text: str) -> None:
     file.write_text(text)
-    with pytest.raises(InvalidInput, match="is an empty settings file; give it a setting, or remove it"):
+    with pytest.raises(InvalidInput, match="is an empty settings file; add a setting, or remove the file"):
         settings.load()
 
 

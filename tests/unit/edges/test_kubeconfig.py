@@ -83,4 +83,4 @@ def test_a_server_that_is_no_url_is_refused_before_anything_is_asked_of_it(tmp_p
     files = write(tmp_path, one=ONE + known)
     with pytest.raises(InvalidInput) as refused:
         cluster.connect(files=files)
-    assert refused.value.wrong.startswith(f"its server {server} is not a URL: ")
+    assert refused.value.wrong.startswith(f"the kubeconfig's server {server} is not a valid URL: ")

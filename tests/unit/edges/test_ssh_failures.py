@@ -14,7 +14,7 @@ CASES = {
     UNKNOWN: "its host key is not known",
     "root@10.77.1.1: Permission denied (publickey).\r\n": "it does not let us log in",
     "sudo: a password is required\n": "sudo wants a password",
-    "sudo: sorry, user nosudo may not run sudo on h1.\n": "this user may not use sudo",
+    "sudo: sorry, user nosudo may not run sudo on h1.\n": "this user has no permission to use sudo",
     "ssh: Could not resolve hostname gpu-x: Name or service not known\r\n": "its name cannot be resolved",
     "ssh: connect to host 10.77.9.9 port 22: No route to host\r\n": "it cannot be reached",
     "ssh: connect to host 10.77.9.9 port 22: Connection timed out\r\n": "it cannot be reached",

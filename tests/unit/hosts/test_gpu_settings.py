@@ -58,7 +58,7 @@ def test_a_mistake_in_no_plain_file_is_named_by_host(tmp_path: Path) -> None:
 
 
 def test_a_template_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="it is a template"):
+    with pytest.raises(InvalidInput, match="it is a Jinja template"):
         gpu_settings.compiled([Target("a", gpu_settings={"power_limit": "{{ watts }}"})], tmp_path)
 
 

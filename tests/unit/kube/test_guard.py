@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuctl.cli.kube import shell
 from gpuctl.core.settings import Settings
 from gpuctl.kube import guard, wrappers
 from gpuctl.kube.confirm import question
@@ -219,3 +221,9 @@ def test_helm_reads_its_context_from_options_and_environment(config: Path, monke
 def test_an_unreadable_context_needs_confirmation(config: Path) -> None:
     config.write_text("{")
     assert "the context is unknown" in question("kubectl", ["delete", "pod", "x"], Settings())
+
+
+@pytest.mark.parametrize("name", ["guard", "run"])
+def test_the_commands_of_the_start_up_files_explain_themselves(name: str) -> None:
+    done = CliRunner().invoke(getattr(shell, name), ["--help"])
+    assert (done.exit_code, done.output.startswith(f"Usage: {name} ")) == (0, True)

@@ -82,7 +82,7 @@ def test_what_a_newer_gpuctl_wrote_is_left_alone() -> None:
     history.save_results("quick", "prod", [], [])
     with sqlite3.connect(history.file()) as store:
         store.execute("PRAGMA user_version = 99")
-    with pytest.raises(GpuctlError, match="a newer gpuctl wrote it"):
+    with pytest.raises(GpuctlError, match="written by a newer gpuctl"):
         history.latest(1)
 
 

@@ -15,8 +15,8 @@ from gpuctl.nccl.topology import racks
     [
         ('{"Instances": [', "it is not valid JSON in line 1: Expecting value"),
         ('{\n"Instances" []}', "it is not valid JSON in line 2: Expecting ':' delimiter"),
-        ('{"Reservations": []}', 'it is JSON without a list of "Instances"'),
-        ('{"Instances": {}}', 'it is JSON without a list of "Instances"'),
+        ('{"Reservations": []}', 'the JSON has no "Instances" list'),
+        ('{"Instances": {}}', 'the JSON has no "Instances" list'),
         ('[{"InstanceId": "i-1", "NetworkNodes": ["nn-1"]}, 7]', "its instance 2 has no InstanceId"),
         ('{"Instances": [{"InstanceId": "i-1"}]}', "its instance 1 has no InstanceId with a list of NetworkNodes"),
     ],

@@ -54,4 +54,4 @@ def test_mistakes_name_the_path_of_the_value() -> None:
 
 
 def test_an_empty_mapping_is_refused() -> None:
-    assert wrong({}) == ["profile: holds no knobs; give it `knobs:` or `extends:`"]
+    assert wrong({}) == ["profile: holds no knobs; add `knobs:` or `extends:`"]

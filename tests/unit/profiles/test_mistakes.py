@@ -73,7 +73,7 @@ def test_yaml_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("", "is an empty profile; give it `knobs:` or `extends:`"),
+        ("", "is an empty profile; add `knobs:` or `extends:`"),
         ("- a\n", "is not a mapping of name, about, extends"),
         ("about: nothing else\n", "holds no knobs"),
         ("knobs: [thp.enabled]\n", "knobs is not a mapping of knobs"),

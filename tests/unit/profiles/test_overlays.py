@@ -57,7 +57,7 @@ def test_an_overlay_by_the_name_of_an_inherited_one_is_refused(tmp_path: Path) -
     write(tmp_path, "base", TEXT)
     path = write(tmp_path, "mine", "extends: ./base.yml\noverlays:\n  - {name: EC2, why: a, when: {machine: metal}}\n")
     [message] = mistakes(path)
-    assert message == "3: there is an overlay 'EC2' already, in a profile that this one extends; give it another name"
+    assert message == "3: there is an overlay 'EC2' already, in a profile that this one extends; choose another name"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_overlay_that_cannot_be_used_is_refused(tmp_path: Path, overlay: str,
 def test_two_overlays_of_one_name_are_refused(tmp_path: Path) -> None:
     one = "{name: a, why: b, when: {machine: metal}}"
     assert mistakes(write(tmp_path, "mine", f"overlays:\n  - {one}\n  - {one}\n")) == [
-        "3: there is an overlay 'a' already; give it another name"
+        "3: there is an overlay 'a' already; choose another name"
     ]
 
 

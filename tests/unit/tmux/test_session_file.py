@@ -87,5 +87,5 @@ def test_a_file_that_is_not_a_session_is_refused(tmp_path: Path, text: str) -> N
 def test_a_file_of_comments_is_an_empty_session_file(tmp_path: Path) -> None:
     path = tmp_path / "session.yml"
     path.write_text("# directory: ~/w\n")
-    with pytest.raises(InvalidInput, match="is an empty session file; give it `directory:` and `windows:`"):
+    with pytest.raises(InvalidInput, match="is an empty session file; add `directory:` and `windows:`"):
         session_file.read(path)

@@ -24,7 +24,7 @@ def test_hosts_without_a_stack_are_left_out_if_others_have_one() -> None:
     ("variables", "reason"),
     [
         ({}, "no host of prod has the variable gpu_stack"),
-        ({"gpu_stack": {"driver": "{{ newest }}"}}, "it is a template"),
+        ({"gpu_stack": {"driver": "{{ newest }}"}}, "it is a Jinja template"),
         ({"gpu_stack": {"drivers": 580}}, "did you mean driver"),
         ({"gpu_stack": "580"}, "gpu_stack"),
     ],

@@ -83,7 +83,7 @@ def test_an_empty_list_has_no_rows(file: Path) -> None:
 
 def test_an_empty_file_and_one_of_comments_are_refused_as_an_empty_tools_file(file: Path) -> None:
     for text in ("", "# none yet\n"):
-        assert "is an empty tools file; give it rows that start with `- name:`, or remove it" in refused(file, text)
+        assert "is an empty tools file; add rows that start with `- name:`, or remove the file" in refused(file, text)
 
 
 def test_invalid_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from gpuctl.cluster.manifests import rights, storage
 from gpuctl.domain.findings import Finding, Verdict
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
-OTHER_NAME = "give the environment another name (--environment), or remove it"
+ANOTHER_NAMESPACE = "wait, or use another namespace"
+OTHER_NAME = "choose another name for the environment (--environment), or remove it"
 
 HINTS = {
     "SecurityContextConstraints": "an admin can grant existing ones to an account, which security.service_account names"
@@ -48,7 +49,7 @@ def verbs(snapshot: ClusterSnapshot) -> list[Finding]:
             "rights",
             kind,
             Verdict.FAIL,
-            f"you may not {', '.join(verbs)} objects of this kind",
+            f"you have no permission to {', '.join(verbs)} objects of this kind",
             hint=HINTS.get(kind, hint),
         )
         for kind, verbs in lacking.items()
@@ -104,10 +105,12 @@ def namespace(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
         return [Finding("namespace", env.namespace, Verdict.UNKNOWN, why)]
     if live is None:
         make = "oc new-project" if env.openshift else "kubectl create namespace"
-        hint = f"`{make} {env.namespace}`, or correct cluster.namespace"
+        hint = f"run `{make} {env.namespace}`, or correct cluster.namespace"
         return [Finding("namespace", env.namespace, Verdict.FAIL, "the namespace does not exist", hint=hint)]
     if (live.get("status") or {}).get("phase") == "Terminating":
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", hint="wait, or use another")]
+        return [
+            Finding("namespace", env.namespace, Verdict.FAIL, "the namespace is being deleted", hint=ANOTHER_NAMESPACE)
+        ]
     return [Finding("namespace", env.namespace, Verdict.OK)]
 
 

@@ -24,7 +24,7 @@ def constraints(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     if snapshot.may_use.why:
         return [Finding("constraints", subject, Verdict.UNKNOWN, snapshot.may_use.why)]
     if not snapshot.may_use.value:
-        message = "you may not use them, and so may not grant them to the pods' account"
+        message = "you have no permission to use them, and so cannot grant them to the pods' account"
         return [Finding("constraints", subject, Verdict.FAIL, message, hint=_ask_for(env, name))]
     return [Finding("constraints", subject, Verdict.UNKNOWN if unread else Verdict.OK, unread)]
 

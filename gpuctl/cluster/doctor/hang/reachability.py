@@ -20,7 +20,9 @@ def hostfile(facts: Facts) -> list[Finding]:
     for name, inside in facts.answering("network").items():
         text = inside.get("network", "hostfile")
         if text is None:
-            findings.append(fail(check, f"Pod {name}", "it has no hostfile (/job/hostfile)", "`gpuctl cluster deploy`"))
+            findings.append(
+                fail(check, f"Pod {name}", "it has no hostfile (/job/hostfile)", "run `gpuctl cluster deploy`")
+            )
         elif text != expected and _hosts(text) == _hosts(expected):
             message = "its hostfile lists the right hosts, but its slots differ from the cluster file's GPUs per node"
             findings.append(

@@ -47,7 +47,7 @@ def created(facts: Facts) -> list[Finding]:
     silent = [name for name in missing if name not in refused]
     why = facts.events_why or "no event says why"
     if silent and not findings:
-        hint = f"`kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
+        hint = f"check `kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
         findings += [unknown(check, f"Pod {name}", f"it is not created; {why}", hint) for name in silent]
     more = [finding for finding in facts.preflight if finding.check in ABOUT_PODS and finding.verdict is Verdict.FAIL]
     return findings + [fail(check, finding.subject, finding.message, finding.hint) for finding in more]

@@ -33,9 +33,11 @@ def chosen(cluster: Cluster, requested: bool | None) -> tuple[bool, str]:
         return False, ""
     lacking = [verb for verb in VERBS if served and not cluster.may(verb, cluster.kind(API, KIND))]
     if lacking and requested:
-        raise InvalidInput("run as MPIJobs", f"you may not {lacking[0]} them in {cluster.namespace}", "ask for a role")
+        raise InvalidInput(
+            "run as MPIJobs", f"you have no permission to {lacking[0]} them in {cluster.namespace}", "ask for a role"
+        )
     if lacking:
-        return False, f"in pods of its own, for you may not {lacking[0]} MPIJobs in {cluster.namespace}"
+        return False, f"in pods of its own: you have no permission to {lacking[0]} MPIJobs in {cluster.namespace}"
     return True, "as MPIJobs of the MPI operator" + ("" if requested else "; --no-mpijob runs without it")
 
 

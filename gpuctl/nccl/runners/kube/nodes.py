@@ -77,7 +77,7 @@ def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:
     try:
         return cluster.find_everywhere(cluster.kind("v1", "Pod"), live), ""
     except Forbidden:
-        return (), "whether GPUs are in use is not known: you may not list the pods of all namespaces"
+        return (), "whether GPUs are in use is not known: you have no permission to list the pods of all namespaces"
 
 
 def in_use(pods: Iterable[Object], gpu: str) -> dict[str, dict[str, int]]:

@@ -47,10 +47,10 @@ def choose(nodes: Sequence[Node], request: NodeRequest) -> Choice:
     known = {node.name: node for node in nodes if node.partition == partition}
     if unknown := [name for name in request.names if name not in known]:
         raise InvalidInput(
-            DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`"
+            DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N` lists them"
         )
     if len(set(request.names)) < len(request.names):
-        raise InvalidInput(DOING, "a node is named twice", "name each once")
+        raise InvalidInput(DOING, "a node is named twice", "list each one once")
     within = request.names or [name for name in known if request.reserved is None or name in request.reserved]
     left_out = {name: why for name in within if (why := why_not(known[name], request))}
     names = tuple(name for name in within if name not in left_out)
@@ -83,7 +83,7 @@ def _partition(nodes: Sequence[Node], requested: str) -> str:
         raise InvalidInput(DOING, f"there is no partition {requested}", f"there are {', '.join(names) or 'none'}")
     default = next((node.partition for node in nodes if node.is_default), "")
     if not (requested or default):
-        raise InvalidInput(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
+        raise InvalidInput(DOING, "no partition is the default one", f"choose one with --partition: {', '.join(names)}")
     return requested or default
 
 
@@ -92,5 +92,5 @@ def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], 
     number = f"only {len(names)} of {request.number} nodes" if names else "no node"
     rest = "; ".join(some) or ("there are no others" if names else "it has none")
     wrong = f"{number} of the partition {partition} can be used ({rest})"
-    hint = "name others with --nodes, or fewer" if request.names else "name busy ones with --nodes to wait for them"
+    hint = "select others with --nodes, or fewer" if request.names else "select busy ones with --nodes to wait for them"
     return GpuctlError(DOING, wrong, f"{hint}; --gpus-per-node sets how many GPUs a node has")

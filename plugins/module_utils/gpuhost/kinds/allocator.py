@@ -90,7 +90,7 @@ def _one_arena_a_cpu(host: Host) -> str:
 
 
 def _files(service: Service) -> tuple[str, str]:
-    """(our environment file for a service, the drop-in that refers to it)."""
+    """Return (environment file, systemd drop-in that loads it) of a service."""
     return ENVIRONMENT.format(service.name), DROP_IN.format(service.name)
 
 

@@ -146,7 +146,7 @@ def _of_ssh(host: Host, reading: Reading, files: Files, item: Item) -> Reading:
 
 
 def _places(knob: Knob, item: Item) -> list[Place]:
-    """The lines for a limit; root has its own, as PAM's "*" excludes it."""
+    """Places where a limit is written; root needs its own lines, because PAM's "*" excludes root."""
     pam, systemd = in_pam(knob.value, item), "infinity" if knob.value == UNLIMITED else knob.value
     keys = [f"{who} {kind} {item.pam}" for who in ("*", "root") for kind in ("soft", "hard")]
     managers = [Place("systemd", path, item.systemd, systemd) for path in (SYSTEM_LIMITS, USER_LIMITS)]

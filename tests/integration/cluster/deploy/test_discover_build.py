@@ -104,8 +104,8 @@ def test_a_user_of_one_namespace_gets_what_can_be_read_and_is_reported_what_cann
     fields = [line.split(": ")[1] for line in said.err.splitlines() if line.startswith("fill in: ")]
     assert fields == ["storage.mode", "gpus.per_node", "resources.cpu", "resources.memory", "image.name"]
     words = " ".join(path.read_text().replace("# ", "").split())
-    assert "may not list nodes in the whole cluster" in words
-    assert "may not list storageclasses in the whole cluster" in words
+    assert "has no permission to list nodes in the whole cluster" in words
+    assert "has no permission to list storageclasses in the whole cluster" in words
     assert yaml.safe_load(path.read_text())["cluster"]["namespace"] == lab.namespace
 
 
@@ -243,11 +243,11 @@ def test_rights_that_are_missing_are_named_before_anything_is_made(build: Buildi
     known = account(build.lab)
     done = build.inside("--folder", folder, kubeconfig=known)
     assert done.code == 3
-    assert "you may not create buildconfigs/instantiatebinary, get builds, list builds" in done.err
+    assert "you have no permission to create buildconfigs/instantiatebinary, get builds, list builds" in done.err
     config = ["buildconfigs", "buildconfigs/instantiatebinary"]
     building.grant(build.lab, {"build.openshift.io": [*config, "builds"], "image.openshift.io": ["imagestreams"]})
     done = build.inside("--folder", folder, kubeconfig=known)
-    assert "you may not get builds/log in the namespace" in done.err
+    assert "you have no permission to get builds/log in the namespace" in done.err
     assert build.lab.get("buildconfigs,imagestreams")["items"] == []
 
 

@@ -173,7 +173,7 @@ def test_a_verb_that_is_forbidden_is_named_before_anything_is_made(lab: Lab) -> 
     cluster = lab.cluster(account(lab, "networkpolicies"))
     plan = flow.plan(cluster, lab.file(), PlanRequest())
     (found,) = [each for each in plan.failed if each.check == "rights"]
-    assert (found.subject, found.message) == ("NetworkPolicy", "you may not create objects of this kind")
+    assert (found.subject, found.message) == ("NetworkPolicy", "you have no permission to create objects of this kind")
     assert [each for each in lab.names() if "/user " not in each] == [each for each in before if "/user " not in each]
 
 
@@ -189,7 +189,7 @@ def test_who_may_not_look_at_nodes_is_reported_what_is_not_known_and_deploys_all
     plan = flow.plan(cluster, lab.file(), PlanRequest())
     unknown = {each.check: each.message for each in plan.findings if each.verdict == "UNKNOWN"}
     assert {"gpus", "storage", "image", "namespace"} <= set(unknown)
-    assert "may not list nodes in the whole cluster" in unknown["gpus"]
+    assert "has no permission to list nodes in the whole cluster" in unknown["gpus"]
     flow.deploy(cluster, plan, lab.tell, 60, Applied())
     assert len(lab.get("pods")["items"]) == 2
 

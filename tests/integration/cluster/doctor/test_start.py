@@ -205,7 +205,7 @@ def test_what_kubelets_say_of_containers_is_reported_with_the_reason(lab: Lab, g
 def test_who_reaches_another_cluster_or_no_pod_is_reported_so(lab: Lab, gpuctl: Gpuctl) -> None:
     said = command(gpuctl, lab, changes={"cluster": {"api": "https://127.0.0.1:9"}})
     assert said.code == 2
-    assert "give the right --context" in said.err
+    assert "pass the right --context" in said.err
     lab.deploy(nodes=1)
     said = command(gpuctl, lab, "hang")
     assert said.code == 3, said.out

@@ -123,7 +123,7 @@ def test_who_may_not_exec_is_reported_what_to_ask_for(me: User, cluster: Lab) ->
     wait_until(lambda: cluster.plane.kubectl(*asks, check=False) == "yes\n", "the role counts", LONG)
     me.variables["KUBECONFIG"] = str(cluster.plane.as_account(cluster.plane.folder))
     done = me.gpuctl("cluster", "shell", "./lab.yaml")
-    assert (done.returncode, "may not get pods/exec" in done.stderr) == (3, True)
+    assert (done.returncode, "has no permission to get pods/exec" in done.stderr) == (3, True)
     assert "ask for a role that allows get and create of pods/exec" in done.stderr
 
 

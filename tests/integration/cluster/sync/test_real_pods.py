@@ -275,7 +275,7 @@ def test_who_may_not_exec_is_reported_what_to_ask_for(cluster: Plane, here: Path
         {**names, "kind": "RoleBinding", "subjects": [subject], "roleRef": role},
     )
     (outcome,) = sync(kube.connect(files=[cluster.as_account(cluster.folder)]), here, "lab-0")
-    assert outcome.wrong.endswith('default" may not get pods/exec in the namespace default')
+    assert outcome.wrong.endswith('default" has no permission to get pods/exec in the namespace default')
     assert outcome.hint == "ask for a role that allows get and create of pods/exec"
 
 

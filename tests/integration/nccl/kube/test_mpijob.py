@@ -110,6 +110,9 @@ def test_it_is_chosen_where_it_is_served_and_allowed(cluster: Plane) -> None:
 
 def test_who_may_not_make_mpijobs_gets_pods_and_is_told(cluster: Plane) -> None:
     found = kube.connect(files=[cluster.as_account(cluster.folder)])
-    assert mpijob.chosen(found, None) == (False, "in pods of its own, for you may not create MPIJobs in default")
-    with pytest.raises(InvalidInput, match="you may not create them in default"):
+    assert mpijob.chosen(found, None) == (
+        False,
+        "in pods of its own: you have no permission to create MPIJobs in default",
+    )
+    with pytest.raises(InvalidInput, match="you have no permission to create them in default"):
         mpijob.chosen(found, True)

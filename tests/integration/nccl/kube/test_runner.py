@@ -239,7 +239,9 @@ def test_who_may_not_make_pods_is_told_and_leaves_nothing(cluster: Plane) -> Non
     )
     found = runner(cluster)
     found.cluster = kube.connect(files=[cluster.as_account(cluster.folder)])
-    with pytest.raises(Forbidden, match=r'serviceaccount:default:default" may not patch pods in the namespace default'):
+    with pytest.raises(
+        Forbidden, match=r'serviceaccount:default:default" has no permission to patch pods in the namespace default'
+    ):
         run(found)
     assert cluster.kubectl("get", ALL, "-l", "app.kubernetes.io/managed-by=gpuctl", "-o", "name") == ""
 
@@ -297,4 +299,7 @@ def test_who_may_not_list_all_pods_is_told_that_free_is_not_known(cluster: Plane
     )
     found = nodes.find(kube.connect(files=[cluster.as_account(cluster.folder)]), "nvidia.com/gpu", 8)
     assert list(found.free) == ["gpu-0", "gpu-1"]
-    assert found.unsure == "whether GPUs are in use is not known: you may not list the pods of all namespaces"
+    assert (
+        found.unsure
+        == "whether GPUs are in use is not known: you have no permission to list the pods of all namespaces"
+    )

@@ -45,12 +45,12 @@ def test_options_may_stand_before_the_cluster_and_have_an_equals_sign() -> None:
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["lab"], "give a SCRIPT, or --attach or --stop without one"),
-        (["lab", "--attach", "train.py"], "give a SCRIPT, or --attach or --stop without one"),
+        (["lab"], "pass a SCRIPT, or --attach or --stop without one"),
+        (["lab", "--attach", "train.py"], "pass a SCRIPT, or --attach or --stop without one"),
         (["lab", "--attach", "--stop"], "--attach does not go with --stop"),
         (["lab", "--detach", "--check", "train.py"], "--detach does not go with --check"),
         (["lab", "--env", "1A=b", "train.py"], "'1A=b' is not NAME=VALUE"),
-        (["lab", "--folder", "code", "train.py"], "give an absolute path"),
+        (["lab", "--folder", "code", "train.py"], "use an absolute path"),
         (["lab", "-o", "json", "train.py"], "--output goes with --check"),
     ],
 )

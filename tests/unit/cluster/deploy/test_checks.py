@@ -244,7 +244,7 @@ def test_objects_and_volumes_of_others_keep_their_names(tmp_path: Path) -> None:
 def test_a_right_that_is_missing_is_one_finding_a_kind(tmp_path: Path) -> None:
     may = {("create", "Secret"): Maybe(False), ("delete", "Secret"): Maybe(False), ("get", "Secret"): Maybe(True)}
     found = findings(env_of(tmp_path), there(may=may))["rights"]
-    assert (found.subject, found.message) == ("Secret", "you may not create, delete objects of this kind")
+    assert (found.subject, found.message) == ("Secret", "you have no permission to create, delete objects of this kind")
 
 
 def test_a_kind_that_an_old_cluster_lacks_is_done_without_and_others_are_not(tmp_path: Path) -> None:

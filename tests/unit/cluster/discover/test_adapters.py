@@ -62,7 +62,7 @@ def test_adapters_that_not_every_node_has_are_not_asked_for() -> None:
 
 def test_attachments_that_may_not_be_read_are_reported() -> None:
     found = replace(with_network(rdma__a="1"), attachments=Maybe([], "no right"))
-    assert "Network attachments of team may not be read: no right." in drafted(found).text
+    assert "Network attachments of team cannot be read: no right." in drafted(found).text
 
 
 def test_security_constraints_are_reported_and_none_is_taken() -> None:

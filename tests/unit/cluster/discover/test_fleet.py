@@ -187,7 +187,7 @@ def test_a_pod_gets_most_of_the_smallest_node_without_its_daemons() -> None:
 
 def test_pods_that_may_not_be_read_are_reported_where_room_is_reckoned() -> None:
     text = drafted(facts(pods=Maybe([], "no right"))).text
-    assert "are not counted, because pods may not be read (no right)" in " ".join(text.replace("# ", "").split())
+    assert "are not counted, because pods cannot be read (no right)" in " ".join(text.replace("# ", "").split())
 
 
 def test_little_memory_leaves_less_to_be_shared() -> None:

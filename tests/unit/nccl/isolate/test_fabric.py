@@ -85,7 +85,7 @@ def test_adapters_of_efa_are_not_chosen_and_it_is_said() -> None:
     simulated = SimulatedFleet(made, CALM, seeded(1), [Fault("slow", "node", ("node-5",), 0.5)], nics=nics)
     played = play_fleet(known(made), simulated)
     assert (played.named, played.end.rails) == (["node-5"], 0)
-    assert "name them with --rails" in played.end.findings[0].hint
+    assert "list them with --rails" in played.end.findings[0].hint
 
 
 def said(nodes: tuple[str, ...], outcome: Outcome, *spoke: Transport) -> LaunchResult:

@@ -123,7 +123,7 @@ def test_a_record_of_another_test_is_not_gone_on_with(broken_off: tuple[Path, Fl
 
 
 def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
-    with pytest.raises(InvalidInput, match="it is finished") as refused:
+    with pytest.raises(InvalidInput, match="already complete") as refused:
         record.resume(kept, record.read(kept).fleet, Policy())
     assert "--replay" in (refused.value.hint or "")
     assert "starts a new isolation" in (refused.value.hint or "")

@@ -57,7 +57,7 @@ def test_saved_facts_are_read_again_also_of_a_subject_that_could_not_be_read(tmp
         ('{"form": 2, "nodes": {}}', "unasked is missing"),
         ('{"form": 2, "nodes": {"a": 7}, "unasked": {}}', "nodes.a is 7, not an object"),
         ('{"form": 2, "nodes": {"a": {}}, "unasked": {}}', "nodes.a.address is missing"),
-        ('{"form": 2, "nodes": {" ": {}}, "unasked": {}}', "a name is ' ', which nothing has"),
+        ('{"form": 2, "nodes": {" ": {}}, "unasked": {}}', "a name is blank: ' '"),
         ('{"form": 2, "nodes": {}, "unasked": {"a": 7}}', "unasked.a is 7, not a text"),
     ],
 )

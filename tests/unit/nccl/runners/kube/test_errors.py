@@ -20,14 +20,14 @@ def test_a_forbidden_verb_names_who_may_not_do_what_where() -> None:
         403, 'pods "p" is forbidden: User "ann" cannot patch resource "pods" in API group "" in the namespace "ml"'
     )
     assert isinstance(said, Forbidden)
-    assert said.wrong == '"ann" may not patch pods in the namespace ml'
+    assert said.wrong == '"ann" has no permission to patch pods in the namespace ml'
 
 
 def test_what_is_not_of_a_namespace_is_of_the_cluster() -> None:
     said = error(
         403, 'nodes is forbidden: User "ann" cannot list resource "nodes" in API group "" at the cluster scope'
     )
-    assert said.wrong == '"ann" may not list nodes in the whole cluster'
+    assert said.wrong == '"ann" has no permission to list nodes in the whole cluster'
 
 
 def test_a_quota_tells_what_is_asked_and_what_is_in_use() -> None:
