@@ -70,7 +70,7 @@ class Lab:
         return write(folder, {"cluster": about})
 
 
-IDLE = ("/pause/bin/sleep infinity", "ps -eo stat=,ppid=,args=")
+IDLE = ("/usr/bin/sleep infinity", "ps -eo stat=,ppid=,args=")
 
 
 @contextlib.contextmanager
