@@ -144,7 +144,7 @@ def _hosts(
 ) -> tuple[Path, list[Target], dict[str, SiteStack], list[str]]:
     """The inventory, hosts to ask, the stack of each, and hosts without one."""
     source = find_inventory(request.inventory)
-    variables = inventory_cache.read(source, request.limit, also=VARIABLE)
+    variables = inventory_cache.read(source, request.limit)
     members = {name for name, row in variables.items() if GROUP in row["group_names"]}
     chosen = {name: row for name, row in variables.items() if request.limit or not members or name in members}
     if only is not None:
