@@ -40,7 +40,7 @@ def test_saved_facts_are_read_again(tmp_path: Path) -> None:
         (json.dumps({"schema": facts_file.SCHEMA, "nodes": {}, "unasked": {}}), "taken is missing"),
         (json.dumps({**EMPTY, "nodes": {"a": 1}}), "nodes.a is 1, not an object"),
         (json.dumps({**EMPTY, "nodes": {"a": {"unread": {"gpus": 3}}}}), "nodes.a.unread.gpus is 3, not a text"),
-        (json.dumps({**EMPTY, "nodes": {"": {}}}), "a name is ''"),
+        (json.dumps({**EMPTY, "nodes": {"": {}}}), "a name is blank: ''"),
         (json.dumps({**EMPTY, "unasked": {"a": None}}), "unasked.a is null, not a text"),
         (json.dumps({**EMPTY, "taken": "noon"}), "taken is 'noon', not a time"),
         (json.dumps({**EMPTY, "taken": "0001-01-01"}), "taken is '0001-01-01', not a time"),
