@@ -47,6 +47,12 @@ def _completed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
     return {**first, "gpus": gpus if first["gpus"] is not None else None}
 
 
+def has_gpus_of(facts: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if facts of a node have every GPU of others; one without a uuid may be any."""
+    uuids = {gpu["uuid"] for gpu in facts["gpu"]["gpus"] or ()}
+    return all(gpu["uuid"] and gpu["uuid"] in uuids for gpu in other["gpu"]["gpus"] or ())
+
+
 def _with_more(gpu: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
     if other is None:
         return dict(gpu)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.shared import completion, findings, options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text import named
@@ -100,9 +100,7 @@ class AuditRequest:
                  help="With --watch: serve Prometheus metrics at /metrics; with a port alone, to this machine only."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
     click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after confirmation."),
-    click.option("--context", metavar="NAME", default="", callback=options.not_empty,
-                 shell_complete=completion.contexts,
-                 help="Kubernetes context in which --act drains.  [default: Slurm drains]"),
+    options.other_context("Kubernetes context in which --act drains.  [default: Slurm drains]"),
     click.option("--yes", "-y", is_flag=True, help="With --act: do not ask for confirmation."),
 )  # fmt: skip
 @report_options
@@ -193,6 +191,7 @@ def _watch(request: AuditRequest, metrics: Path | None) -> None:
     from gpuctl.core.errors import GpuctlError
     from gpuctl.workflows import audit_watch
 
+    _select(request)  # a wrong inventory is an error at once, not an audit that fails for ever
     limit = min(request.timeout, request.every)  # a node that hangs must not hold the next audit
     once = replace(request, timeout=limit, quiet=True)
     watch = audit_watch.Watch(lambda: _report(once, _select(once)), request.every, limit + request.window, metrics)

@@ -104,8 +104,9 @@ def judge_folder(folder: Path, catalogue: Catalogue) -> list[Finding]:
         facts, own, rivals = _node(recordings, catalogue)
         findings += [replace(finding, subject=kernel.subject_of(finding, node)) for finding in own]
         nodes.update({node: facts} if facts else {})
-        for rival in rivals:  # another reading of the same GPUs: its faults count, too
-            findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict in FAULTS]
+        for rival in rivals:  # another reading: its faults count, too, and what is unknown of GPUs that only it has
+            counts = FAULTS if merge.has_gpus_of(facts, rival) else (*FAULTS, Verdict.UNKNOWN)
+            findings += [f for f in audit_rules.judge_outputs({node: rival}, {}) if f.verdict in counts]
     judged = audit_rules.judge_outputs(nodes, catalogue.dcgm_errors) if nodes else []
     return worst_first({(f.check, f.subject, f.verdict, f.message): f for f in [*findings, *judged]}.values())
 

@@ -13,12 +13,12 @@ from gpuctl.gpu_node import desired
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.hosts.fan_out import run_on_all
-from gpuctl.hosts.flow import Job
+from gpuctl.hosts.flow import CHANGE_FACTOR, Job
 from gpuctl.hosts.model import RunOptions
 from gpuctl.hosts.plan import Plan, check_run_history
 from gpuctl.workflows.gpu_node_plan import FleetPlan, OnResult, PlanRequest, Survey, plans_of, survey
 
-# A change installs packages and builds a module for each kernel: flow.CHANGE_FACTOR times this.
+# A change installs packages and builds a module for each kernel: CHANGE_FACTOR times this.
 ANSWER_S = 600.0
 
 
@@ -101,7 +101,7 @@ def _repair(surveyed: Survey, request: ApplyRequest, on_result: OnResult) -> dic
     if not broken:
         return {}
     question = {"action": "repair", "actor": current_user(), "check": False}
-    timeout_s = request.timeout * 10
+    timeout_s = request.timeout * CHANGE_FACTOR
     results = run_on_all(
         broken, lambda _: question, forks=request.forks, timeout_s=timeout_s, on_result=_problems_of(on_result)
     )

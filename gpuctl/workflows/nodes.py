@@ -16,7 +16,7 @@ from gpuctl.core.redact import removed
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nodes import facts_file, node_use, readings, readings_file
-from gpuctl.nodes.model import Fleet, Node, nothing_read
+from gpuctl.nodes.model import Facts, Fleet, Node, nothing_read
 
 REQUEST = {"action": "facts", "subjects": "gpu use"}
 
@@ -43,6 +43,19 @@ def ask(hosts: Sequence[Target], forks: int, timeout_s: float, on_result: Callab
         else:
             nodes[host.name] = result.answer["use"]
     return Fleet(nodes, unasked, round(time.time()))
+
+
+def ask_one(host: Target, timeout_s: float) -> Facts:
+    """Facts of a node that is to be acted on; `GpuctlError` if it does not answer."""
+    fleet = ask([host], 1, timeout_s, lambda _: None)
+    if host.name in fleet.unasked:
+        raise GpuctlError(f"read {host.name}", fleet.unasked[host.name], "check that it can be reached")
+    return fleet.nodes[host.name]
+
+
+def me() -> frozenset[str]:
+    """The user of this process, unless it is root, whose processes may be anybody's."""
+    return frozenset({getpass.getuser()}) - {"root"}
 
 
 def redacted(result: HostResult) -> HostResult:
@@ -92,10 +105,9 @@ def use(fleets: Sequence[Fleet], *, recorded: bool, notify: Callable[[str], None
     reason to withhold what is known.
     """
     streaks = {} if recorded else readings_file.load()
-    me = frozenset({getpass.getuser()}) - {"root"}
     newest: dict[str, Node] = {}
     for fleet in fleets:
-        nodes = [node_use.node(name, facts, me) for name, facts in fleet.nodes.items()]
+        nodes = [node_use.node(name, facts, me()) for name, facts in fleet.nodes.items()]
         streaks = readings.update(streaks, nodes, fleet.taken)
         lost = [node_use.unasked(name, reason) for name, reason in fleet.unasked.items()]
         newest |= {node.name: node for node in [*nodes, *lost]}

@@ -78,11 +78,11 @@ class Nodes:
     def _slurm(self, texts: Mapping[str, str], *, undo: bool, check: bool) -> list[HostResult]:
         if lacking := [node for node in texts if node not in self.hosts]:
             raise InvalidInput(f"drain {', '.join(lacking)}", "the inventory does not have it")
-        by = current_user()
+        actor = current_user()
 
         def request(host: Target) -> dict[str, Any]:
             text = texts[host.name]
-            about = {"about": host.name, "by": by, "reason": text}
+            about = {"about": host.name, "actor": actor, "reason": text}
             return {"action": "act", "act": "slurm drain", "text": text, "undo": undo, "check": check, **about}
 
         targets = [self.hosts[node] for node in texts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,14 +47,11 @@ class Kill:
 
 def read(host: Target, what: str, context: str, consent: Consent, timeout_s: float) -> Kill:
     """Work of a node that a word names, with what would end it, and everything that is against it."""
-    fleet = flow.ask([host], 1, timeout_s, lambda _: None)
-    if host.name in fleet.unasked:
-        raise GpuctlError(f"read {host.name}", fleet.unasked[host.name], "check that it can be reached")
-    facts = fleet.nodes[host.name]
+    facts = flow.ask_one(host, timeout_s)
     if nothing_read(facts):
         raise GpuctlError(f"read the GPUs of {host.name}", facts["unread"]["*"])
     facts = {**facts, "processes": facts["processes"] or {}}
-    node = node_use.node(host.name, facts, _me())
+    node = node_use.node(host.name, facts, flow.me())
     if node.why:
         raise GpuctlError(f"read the GPUs of {host.name}", node.why, "nothing can be ended that cannot be read")
     plan = decide.decide(node, facts, choose(node, facts, what), consent)
@@ -84,10 +80,6 @@ def read_api(context: str, node: str, what: str, consent: Consent, timeout_s: fl
     return _with_pods(Kill(plan, None, cluster, {}, {}, timeout_s), consent)
 
 
-def _me() -> frozenset[str]:
-    return frozenset({getpass.getuser()}) - {"root"}
-
-
 def _refuse(kill: Kill, reasons: Sequence[str]) -> Kill:
     refusals = tuple(dict.fromkeys([*kill.plan.refusals, *reasons]))
     return replace(kill, plan=replace(kill.plan, refusals=refusals))
@@ -95,7 +87,7 @@ def _refuse(kill: Kill, reasons: Sequence[str]) -> Kill:
 
 def _with_jobs(kill: Kill, facts: Facts, consent: Consent) -> Kill:
     """Read the jobs of the plan from Slurm, on the node itself: how they are named there identifies their run."""
-    me = _me() | ({facts["login"]} if facts["login"] else set())
+    me = flow.me() | ({facts["login"]} if facts["login"] else set())
     for end in kill.plan.ends:
         if end.means is not Means.JOB or not end.job:
             continue
@@ -174,7 +166,7 @@ def _plain(kill: Kill, end: End) -> dict[str, Any]:
 def _carry_out(kill: Kill, end: End, run: str, consent: Consent, grace_s: float) -> Outcome:
     if end.means is Means.POD:
         return _delete(kill, end, grace_s)
-    about = {"about": end.label, "by": current_user(), "reason": f"{consent.reason} ({run})".strip()}
+    about = {"about": end.label, "actor": current_user(), "reason": f"{consent.reason} ({run})".strip()}
     if end.means is Means.JOB:
         return _cancel(kill, end, about, grace_s)
     return _signal(kill, end, about, grace_s)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError
 from gpuctl.core.run_history import current_user
-from gpuctl.domain import node_drain
+from gpuctl.domain import node_drain, pod_status
 from gpuctl.domain.kube_errors import Conflict, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object, name_of, selector
@@ -54,13 +52,10 @@ class Done:
 
 def read_node(host: Target, timeout_s: float) -> Node:
     """Use of a node now; `GpuctlError` if it cannot be reached."""
-    fleet = flow.ask([host], 1, timeout_s, lambda _: None)
-    if host.name in fleet.unasked:
-        raise GpuctlError(f"read {host.name}", fleet.unasked[host.name], "check that it can be reached")
-    facts = fleet.nodes[host.name]
+    facts = flow.ask_one(host, timeout_s)
     if nothing_read(facts):
         return Node(host.name, why=facts["unread"]["*"])
-    return node_use.node(host.name, facts, frozenset({getpass.getuser()}))
+    return node_use.node(host.name, facts, flow.me())
 
 
 def restart(host: Target, name: str, context: str, consent: Consent, timeout_s: float) -> Deed:
@@ -101,7 +96,7 @@ def _checked(deed: Deed) -> Deed:
 
 
 def _send(deed: Deed, *, check: bool, run: str = "", reason: str = "") -> Done:
-    about = {"about": deed.what, "by": current_user(), "reason": f"{reason} ({run})".strip()}
+    about = {"about": deed.what, "actor": current_user(), "reason": f"{reason} ({run})".strip()}
     request = {"action": "act", **(deed.request or {}), "check": check, **about}
     limit_s = deed.timeout_s + (0 if check else ACT_S)
     [result] = run_on_all([deed.host], lambda _: request, forks=1, timeout_s=limit_s, on_result=lambda _: None)
@@ -180,11 +175,11 @@ def _successor(cluster: Cluster, pod: Object) -> bool:
     for one in cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={node}"):
         meta = one["metadata"]
         same = owners & {owner["uid"] for owner in meta.get("ownerReferences") or ()}
-        if same and meta["uid"] != pod["metadata"]["uid"] and not meta.get("deletionTimestamp") and _is_ready(one):
+        if (
+            same
+            and meta["uid"] != pod["metadata"]["uid"]
+            and not meta.get("deletionTimestamp")
+            and pod_status.is_ready(one)
+        ):
             return True
     return False
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -93,14 +93,13 @@ def read(request: SlurmRequest, notify: Notify) -> list[Node]:
     selected = select(request.partition, request.nodes)
     login = getpass.getuser()
     answers = _ask(request, selected, login)
-    me = frozenset({login}) - {"root"}
     asked = {node.name: node for node in _asked(selected, answers, notify)}
     now = round(time.time())
     _tell(selected, answers, notify)
     return [
         asked[record.name]
         if record.name in asked
-        else slurm_view.node(record, selected.jobs, now, me, answers.lost.get(record.name, ""))
+        else slurm_view.node(record, selected.jobs, now, flow.me(), answers.lost.get(record.name, ""))
         for record in selected.records
     ]
 

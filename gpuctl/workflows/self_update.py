@@ -9,7 +9,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.edges import installation
 from gpuctl.edges.git import Checkout
-from gpuctl.edges.installation import DOING, Environment
+from gpuctl.edges.installation import DOING, Environment, Install
 from gpuctl.edges.processes import Processes
 
 NAME, CHANGES = "gpuctl", "CHANGELOG.md"
@@ -51,11 +51,15 @@ class Update:
 
 @dataclass(frozen=True)
 class Record:
-    """The last update, to go back from it. `archive`: files of the packages before, "" for a checkout."""
+    """The last update, to go back from it. `archive`: files of the packages before, "" for a checkout.
+
+    `finished`: False while it runs, and of one that was killed, whose archive must not be replaced.
+    """
 
     update: Update
     when: int
     archive: str = ""
+    finished: bool = False
 
 
 def environment() -> Environment:
@@ -70,10 +74,18 @@ def go_on(arguments: Sequence[str]) -> NoReturn:
 
 def plan(environment: Environment) -> Update:
     """Compare with the latest code; nothing is changed but git's copy of the remote."""
+    check_finished()
     install = installation.examine(environment, NAME)
     if install.checkout is not None:
         return _of_checkout(Checkout(install.checkout))
     return _of_index(environment, install.version)
+
+
+def check_finished() -> None:
+    """`InvalidInput` after an update that was killed: what it left half done is no version to update from."""
+    if _record().exists() and not last().finished:
+        hint = "gpuctl self-update --back puts the version before it back"
+        raise InvalidInput(DOING, "the last update was interrupted", hint)
 
 
 def apply(environment: Environment, update: Update) -> None:
@@ -126,11 +138,13 @@ def _update_checkout(environment: Environment, update: Update) -> None:
     _check_clean(checkout)
     if checkout.head() != update.start:
         raise InvalidInput(DOING, "the checkout has moved since it was shown", "run it again")
-    _save(Record(update, round(time.time())))
+    record = Record(update, round(time.time()))
+    _save(record)
     try:
         checkout.forward(update.end)
         _install(environment, checkout, update.start, update.end)
         _verify(environment)
+        _save(replace(record, finished=True))
     except BaseException as error:
         checkout.reset(update.start)
         _install(environment, checkout, update.end, update.start)
@@ -186,6 +200,7 @@ def _update_packages(environment: Environment, update: Update) -> None:
     try:
         environment.pip("install", "--quiet", *exact)
         _verify(environment)
+        _save(replace(record, finished=True))
     except BaseException as error:
         installation.put_back(environment, update.packages, archive)
         _forget()
@@ -228,7 +243,7 @@ def last() -> Record:
         plain: Any = json.loads(_record().read_text())
         update = plain["update"]
         packages = {name: (before, after) for name, (before, after) in update["packages"].items()}
-        return Record(Update(**{**update, "packages": packages}), plain["when"], plain["archive"])
+        return Record(Update(**{**update, "packages": packages}), plain["when"], plain["archive"], plain["finished"])
     except FileNotFoundError as error:
         raise InvalidInput("go back", "gpuctl self-update has changed nothing", hint) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -236,22 +251,27 @@ def last() -> Record:
 
 
 def back(environment: Environment, record: Record) -> None:
-    """Put the version before the last update back; `InvalidInput` if it was changed since."""
-    install = installation.examine(environment, NAME)
+    """Put the version before the last update back, also one that was killed; `InvalidInput` if it was changed since."""
     update = record.update
     if update.folder:
         checkout = Checkout(Path(update.folder))
         _check_clean(checkout)
-        if install.checkout != checkout.folder or checkout.head() != update.end:
+        ends = (update.end,) if record.finished else (update.start, update.end)
+        if checkout.head() not in ends or installation.examine(environment, NAME).checkout != checkout.folder:
             raise InvalidInput("go back", "the checkout was moved since the update", "use git there")
         checkout.reset(update.start)
         _install(environment, checkout, update.end, update.start)
     else:
-        if install.checkout is not None or install.version not in (update.new, update.old):
-            wrong = f"version {install.version} is installed, not {update.new} of the update"
-            raise InvalidInput("go back", wrong, f"pip install gpuctl=={update.old}")
+        if record.finished:  # else its packages may be half installed
+            _check_version(installation.examine(environment, NAME), update)
         installation.put_back(environment, update.packages, Path(record.archive))
     _forget()
+
+
+def _check_version(install: Install, update: Update) -> None:
+    if install.checkout is not None or install.version not in (update.new, update.old):
+        wrong = f"version {install.version} is installed, not {update.new} of the update"
+        raise InvalidInput("go back", wrong, f"pip install gpuctl=={update.old}")
 
 
 def _folder() -> Path:

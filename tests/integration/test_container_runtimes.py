@@ -13,6 +13,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Refused, Unreadable
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.file import File
 
+from tests.rig.needs import HOSTS, need
 from tests.rig.trees.host import put
 
 USERS = """version = 2
@@ -38,8 +39,8 @@ def program(root: Path, name: str, real: str = "/bin/true") -> None:
 def containerd(tmp_path: Path) -> Path:
     """A host with the real containerd, whose user has settings of their own."""
     real = shutil.which("containerd")
-    if real is None:
-        pytest.skip("containerd is not installed")
+    need("" if real else "containerd is not installed", HOSTS)
+    assert real
     program(tmp_path, "containerd", real)
     (tmp_path / "tmp").mkdir()
     put(tmp_path, runtimes.CONTAINERD, USERS)

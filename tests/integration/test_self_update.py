@@ -68,6 +68,23 @@ def test_an_update_from_an_index_is_shown_done_and_taken_back(
     assert isinstance(run(venv, monkeypatch, "--back", "--yes").exception, InvalidInput)
 
 
+def test_an_update_that_was_killed_is_taken_back_before_another(
+    shop: Path, venv: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is as the kill left it, and a file of the new version is missing."""
+    small.publish(shop, "2.0", STARTS, SECOND)
+    flow.apply(venv, flow.plan(venv))
+    record = flow._record()
+    record.write_text(record.read_text().replace('"finished": true', '"finished": false'))
+    installation.files_of(venv, venv.packages()["gpuctl"])[0].unlink()
+    again = run(venv, monkeypatch, "--yes")
+    assert isinstance(again.exception, InvalidInput)
+    assert "--back" in again.exception.hint
+    assert "gpuctl 1.0 is back" in run(venv, monkeypatch, "--back", "--yes").output
+    assert small.report(venv) == '"1.0"'
+    assert "gpuctl 1.0 -> 2.0" in run(venv, monkeypatch, "--check").output
+
+
 @pytest.mark.parametrize(("code", "damaged", "wrong"), [(BROKEN, False, "does not start"), (STARTS, True, "(?i)hash")])
 def test_a_version_that_does_not_start_or_has_another_hash_leaves_the_old_one(
     shop: Path, venv: Environment, code: str, damaged: bool, wrong: str

@@ -54,8 +54,8 @@ def bootstrap(request: ApplyRequest, diff: bool, yes: bool, form: Form, metrics:
     prepared = prepare(request, datetime.now().astimezone().date(), output.unreached)
     if form == "table":
         _show_plan(prepared)
-    if prepared.due and not (request.check or yes):
-        click.confirm(f"\nChange {output.names(prepared.due)}?", abort=True, err=True)
+    if prepared.due and not request.check:
+        options.confirm(f"\nChange {output.names(prepared.due)}?", yes)
     carry_out(prepared.run, "bootstrap gpu-node", diff, form, metrics)
 
 

@@ -1,8 +1,7 @@
-"""Options of the commands that act on a node, and the question before they do."""
+"""Options of the commands that act on a node, and what they refuse."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -54,12 +53,3 @@ def refuse(doing: str, reasons: Sequence[str]) -> None:
     """`InvalidInput` with all reasons, if there are any."""
     if reasons:
         raise InvalidInput(doing, "\n  ".join(reasons))
-
-
-def confirm(question: str, yes: bool) -> None:
-    """Ask on the terminal; without one, only --yes is consent."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput("act without a confirmation", "standard input is not a terminal", "add --yes")
-    click.confirm(question, abort=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import completion, findings, options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import worst
@@ -68,14 +68,7 @@ class NodesRequest:
     NodesRequest,
     options.inventory,
     options.limit,
-    click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        callback=options.not_empty,
-        shell_complete=completion.contexts,
-        help="Kubernetes context: show which pods have GPUs, from the API.",
-    ),
+    options.other_context("Kubernetes context: show which pods have GPUs, from the API."),
     click.option(
         "--probe",
         is_flag=True,
@@ -95,7 +88,11 @@ class NodesRequest:
         "--partition", metavar="NAME", default="", callback=options.not_empty, help="With --slurm: of this partition."
     ),
     click.option(
-        "--nodes", metavar="A,B,…", default="", callback=options.not_empty, help="With --slurm: only these, h[1-4], …"
+        "--nodes",
+        metavar="NAME,...",
+        default="",
+        callback=options.not_empty,
+        help="With --slurm: only these, or h[1-4].",
     ),
     click.option(
         "--via",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.nodes import act_options
-from gpuctl.cli.shared import completion, options, output
+from gpuctl.cli.shared import options, output
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -37,14 +37,7 @@ class UndrainRequest:
     UndrainRequest,
     act_options.node,
     options.inventory,
-    click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        callback=options.not_empty,
-        shell_complete=completion.contexts,
-        help="Kubernetes context of the node.  [default: the node is Slurm's]",
-    ),
+    options.other_context("Kubernetes context of the node.  [default: the node is Slurm's]"),
     act_options.timeout,
     act_options.ask,
 )
@@ -90,7 +83,7 @@ def _carry_out(nodes: Nodes, drains: Sequence[Drain], question: str, *, check: b
     unclear = [one for one in drains if one.state in ("unknown", "failed")]
     code = nodes_drain.exit_code(unclear)
     if not check and any(one.state == "due" for one in drains):
-        act_options.confirm(question, yes)
+        options.confirm(question, yes)
         results, run = nodes_drain.carry_out(nodes, drains, sys.argv[1:], undo=undo)
         _show(results)
         click.echo(f"run {run}; `gpuctl runs show {run}` has the details")

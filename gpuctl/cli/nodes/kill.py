@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.nodes import act_options
-from gpuctl.cli.shared import completion, options, output
+from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
@@ -41,13 +41,8 @@ class KillRequest:
     act_options.node,
     click.argument("what", metavar="GPU|PID|POD|JOB"),
     options.inventory,
-    click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        callback=options.not_empty,
-        shell_complete=completion.contexts,
-        help="Kubernetes context, through which pods are deleted; without --inventory, the node itself is not asked.",
+    options.other_context(
+        "Kubernetes context, through which pods are deleted; without --inventory, the node itself is not queried."
     ),
     act_options.consent,
     click.option("--without-controller", is_flag=True, help="Also delete a pod that no controller starts again."),
@@ -80,7 +75,7 @@ def kill(request: KillRequest, form: Output) -> None:
     act_options.refuse(f"end this work on {request.node}", plan.plan.refusals)
     if request.check:
         return
-    act_options.confirm("End it?", request.yes)
+    options.confirm("End it?", request.yes)
     outcomes, run = nodes_kill.carry_out(plan, sys.argv[1:], consent, request.grace)
     _show(outcomes, run, form)
     raise click.exceptions.Exit(nodes_kill.exit_code(outcomes))

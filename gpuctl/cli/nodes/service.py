@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.nodes import act_options
-from gpuctl.cli.shared import completion, options
+from gpuctl.cli.shared import options
 
 if TYPE_CHECKING:
     from gpuctl.nodes.acts.model import Consent
@@ -52,14 +52,7 @@ class ResetRequest:
     act_options.node,
     click.argument("service", type=click.Choice(SERVICES)),
     options.inventory,
-    click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        callback=options.not_empty,
-        shell_complete=completion.contexts,
-        help="Kubernetes context; for the device plugin.",
-    ),
+    options.other_context("Kubernetes context; for the device plugin."),
     act_options.consent,
     act_options.timeout,
     act_options.ask,
@@ -111,7 +104,7 @@ def _carry_out(deed: Deed, consent: Consent, check: bool, yes: bool) -> None:
     click.echo(printable(f"{deed.host.name}: {deed.what}; {deed.disturbs}"))
     if check:
         return
-    act_options.confirm("Continue?", yes)
+    options.confirm("Continue?", yes)
     done, run = nodes_service.carry_out(deed, sys.argv[1:], consent)
     click.echo(printable(f"{done.state}: {deed.what}" + (f": {done.text}" if done.text else "")))
     click.echo(f"run {run}; `gpuctl runs show {run}` has the details")

@@ -187,6 +187,15 @@ context = click.option(
     help="Kubernetes context.  [default: the current one]",
     shell_complete=completion.contexts,
 )
+
+
+def other_context(text: str) -> Callable[[Command], Command]:
+    """--context of commands that use Kubernetes only if it is given; `text` is its help."""
+    return click.option(
+        "--context", metavar="NAME", default="", callback=not_empty, shell_complete=completion.contexts, help=text
+    )
+
+
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation (asked only for this machine).")
 sure = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 probe_every = click.option(

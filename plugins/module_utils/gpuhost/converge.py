@@ -114,7 +114,7 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in ordered))]
     first = ordered if undo else [s for s in ordered if phase(s.setting) < UNITS or _reloads(s)]
-    errors.update(_do_around_debs(host, first, dict(_by_setting(steps))))
+    errors.update(_do_around_debs(host, first, {step.setting: knob for knob, step in steps}))
     if not undo and any(_reloads(step) and step.setting not in errors for step in first):
         names = [name for name in names if name != "systemd"]
     for name, wrong in refresh(host, names).items():
@@ -131,11 +131,6 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     return errors
 
 
-def _by_setting(steps: Sequence[Named]) -> list[tuple[str, str]]:
-    """(setting, knob) pairs."""
-    return [(step.setting, knob) for knob, step in steps]
-
-
 def _do_around_debs(host: Host, steps: Sequence[Step], knobs: Mapping[str, str]) -> dict[str, str]:
     """Apply steps in order, and leave out what follows a failure of a knob that has packages in the transaction.
 
@@ -145,11 +140,9 @@ def _do_around_debs(host: Host, steps: Sequence[Step], knobs: Mapping[str, str])
     errors: dict[str, str] = {}
     for _, group in groupby(steps, key=_side_of_debs):
         together = list(group)
-        spoilt = {knobs[setting] for setting in errors if setting in knobs} & with_debs
         # One transaction is for all knobs: without a repository, none of them gets its packages.
-        skipped = [
-            step for step in together if knobs[step.setting] in spoilt or (spoilt and knobs[step.setting] in with_debs)
-        ]
+        is_spoilt = any(knobs.get(setting) in with_debs for setting in errors)
+        skipped = [step for step in together if is_spoilt and knobs[step.setting] in with_debs]
         errors.update({step.setting: NOT_TRIED for step in skipped})
         errors.update(_do(host, [step for step in together if step not in skipped]))
     return errors

@@ -97,6 +97,16 @@ def test_a_second_output_of_the_same_gpus_counts_too(folder: Path) -> None:
     assert ("gpu-memory", "n1", "FAIL") in bad(folder)
 
 
+def test_a_gpu_that_only_the_second_output_has_stays_unknown_where_it_is(tmp_path: Path) -> None:
+    row = "NVIDIA H100 80GB HBM3, Enabled"
+    (tmp_path / "smi.xml").write_text(SMI)
+    (tmp_path / "q.csv").write_text(f"uuid, name, ecc.mode.current\nGPU-other, {row}\n")
+    assert ("gpu-memory", tmp_path.name, "UNKNOWN") in bad(tmp_path)
+    uuid = SMI.split("<uuid>")[1].split("<")[0]
+    (tmp_path / "q.csv").write_text(f"uuid, name, ecc.mode.current\n{uuid}, {row}\n")
+    assert [one for one in bad(tmp_path) if one[0] == "gpu-memory"] == []
+
+
 def test_gzipped_outputs_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "smi.gz").write_bytes(gzip.compress(SICK.encode()))
     assert recorded.read(tmp_path / "smi.gz").format == "nvidia-smi -q -x"

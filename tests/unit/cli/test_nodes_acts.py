@@ -93,7 +93,7 @@ def test_only_what_is_due_is_drained_and_recorded(nodes: StandinNodes, capsys: p
 
 
 def test_without_consent_nothing_is_drained(nodes: StandinNodes) -> None:
-    with pytest.raises(InvalidInput, match="not a terminal"):
+    with pytest.raises(InvalidInput, match="there is no terminal"):
         drain.after_audit(FINDINGS, [], "", 1, yes=False)
     assert (nodes.changed, run_history.names()) == ([], [])
 

@@ -28,6 +28,7 @@ from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.workflows import audit_rules, diagnosis
 from tests.rig.h100_node import program, put
 from tests.rig.healthy_nodes import fleet
+from tests.rig.host import wait_until
 from tests.rig.recordings import recording
 
 STANDIN = Path(__file__).parents[2] / "rig/standins/standin-dcgmi"
@@ -176,6 +177,7 @@ def test_another_level_that_runs_is_not_disturbed(root: Path) -> None:
     assert "it still runs after" in late.message
     (finding,) = run(root, level=3)
     assert f"a diagnosis of level 1 by {current_user()} has run for 0 min" in finding.message
+    wait_until(lambda: calls(root) != [], 20, "the diagnosis that was started first does not begin")
     assert calls(root) == ["diag -r 1 -j"]
 
 

@@ -26,7 +26,7 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """Carry out the act of a request, and leave a line in the system's log unless it only reads."""
     act = import_module(f"{__name__}.{MODULES[request['act']]}").run
     if not request.get("check") and not host.root:
-        _log(f"{request['act']}: {request.get('about', '')} by {request.get('by', '')}: {request.get('reason', '')}")
+        _log(f"{request['act']}: {request.get('about', '')} by {request.get('actor', '')}: {request.get('reason', '')}")
     answer: dict[str, Any] = act(host, request)
     return answer
 

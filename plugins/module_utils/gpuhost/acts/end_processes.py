@@ -26,17 +26,8 @@ NEVER = frozenset(
     for name in (
         *("nvidia-persistenced", "nv-hostengine", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
         *("nv-fabricmanager", "nvidia-imex", "nvlsm", "nvsm", "dcgm-exporter", "nvidia-device-plugin"),
-        *(
-            "Xorg",
-            "Xwayland",
-            "gnome-shell",
-            "systemd",
-            "systemd-logind",
-            "init",
-            "dbus-daemon",
-            "sshd",
-            "sshd-session",
-        ),
+        *("Xorg", "Xwayland", "gnome-shell", "dbus-daemon"),
+        *("systemd", "systemd-logind", "init", "sshd", "sshd-session"),
         *("slurmd", "slurmstepd", "slurmctld", "munged", "kubelet", "containerd", "containerd-shim", "dockerd", "crio"),
         *("conmon", "runc", "crun"),
     )

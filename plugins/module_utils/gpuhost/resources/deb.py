@@ -139,9 +139,7 @@ def _apply(host: Host, before: Mapping[str, str | None], desired: Mapping[str, s
         except RuntimeError as error:
             _take_back(host, before, desired, str(error))
             raise
-    purged = [name for name, text in states(host, desired).items() if text == REMOVED and desired[name] is None]
-    if purged:
-        _succeed(host.run("dpkg", "--purge", "--", *purged, changes=True, limit=LIMIT_S), "cannot purge packages")
+    _purge(host, desired)
     _mark(host, desired)
 
 
@@ -207,7 +205,7 @@ def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[st
         if back.specs:
             check(host, back)
             _run(host, back, "--fix-broken", what="cannot take it back")
-        _purge(host, [name for name, text in states(host, before).items() if text == REMOVED and before[name] is None])
+        _purge(host, before)
         _mark(host, before)
     except RuntimeError as error:
         if str(error).startswith(wrong):
@@ -216,7 +214,9 @@ def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[st
     raise RuntimeError(f"{wrong}; the packages are as before")
 
 
-def _purge(host: Host, names: list[str]) -> None:
+def _purge(host: Host, desired: Mapping[str, str | None]) -> None:
+    """Remove the configuration of packages that are to be absent."""
+    names = [name for name, text in states(host, desired).items() if text == REMOVED and desired[name] is None]
     if names:
         _succeed(host.run("dpkg", "--purge", "--", *names, changes=True, limit=LIMIT_S), "cannot purge packages")
 
