@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from gpuctl.edges.kube.kubectl import Kubectl, tmux
-from gpuctl.edges.kube.kubectl_watch import Events
+from gpuctl.edges.kube.kubectl_watch import Events, WatchTarget
 from gpuctl.kube import notices
 from gpuctl.kube.notices import Thresholds
 from gpuctl.kube.signals import stop_on_signal
 from gpuctl.kube.watch import Objects
 
-KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
+KINDS = ("pods", "deployments", "statefulsets", "daemonsets")
 NODES = "nodes"
 SHOWN = 8000  # how long tmux shows a notice, in milliseconds
 
@@ -68,10 +68,11 @@ def run(
 ) -> None:
     """Watch until the user interrupts; watching `nodes` requires permission to list them."""
     events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
-    scope = ["--all-namespaces"] if all_namespaces else []
-    watched = [[kind, *scope] for kind in KINDS] + ([[NODES]] if nodes else [])
+    namespace = "" if all_namespaces else kube.namespace
+    watched = [WatchTarget(kind, namespace) for kind in KINDS] + ([WatchTarget(NODES)] if nodes else [])
     streams = [
-        Events(kube, what, partial(_put, events, what[0]), partial(_put, events, what[0], "LOST")) for what in watched
+        Events(kube, what, partial(_put, events, what.plural), partial(_put, events, what.plural, "LOST"))
+        for what in watched
     ]
     tracker = NoticeTracker(thresholds)
     lost = ""

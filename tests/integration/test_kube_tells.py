@@ -140,12 +140,12 @@ def notified(me: User, *words: str, watched: int = 4) -> Iterator[Path]:
 
 
 def children(pid: int) -> list[str]:
-    told = subprocess.run(["ps", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
-    return told.splitlines()
+    argv = ["ps", "-ww", "-o", "args=", "--ppid", str(pid)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 def watches(pid: int) -> int:
-    return len([line for line in children(pid) if "--watch" in line])
+    return len([line for line in children(pid) if "watch=1" in line])
 
 
 def settled(pid: int, watched: int = 4) -> bool:

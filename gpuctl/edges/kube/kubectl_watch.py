@@ -1,11 +1,13 @@
-"""Events of `kubectl get --watch`; the stream restarts after a break."""
+"""The events of a watch through kubectl, which logs in as the user does; the stream restarts after a break."""
 
 from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.background import end, tied
@@ -18,8 +20,26 @@ LIST_S = 60.0
 MOST_OF_AN_OBJECT = 2**24  # characters; a server takes objects of some MiB
 
 
+@dataclass(frozen=True)
+class WatchTarget:
+    """The objects of a kind with these labels and fields, in a namespace or, if that is "", in all."""
+
+    plural: str
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    def path(self, **options: str) -> str:
+        """Return the path of the API, with the selectors and further options as its query."""
+        group = "/api/v1" if self.plural in ("pods", "nodes") else "/apis/apps/v1"
+        at = f"/namespaces/{quote(self.namespace)}" if self.namespace else ""
+        query = {"labelSelector": self.labels, "fieldSelector": self.fields, **options}
+        text = urlencode({name: value for name, value in query.items() if value})
+        return f"{group}{at}/{self.plural}" + (f"?{text}" if text else "")
+
+
 class Events:
-    """A stream of `kubectl get --watch` events, which restarts with the whole list whenever it breaks.
+    """A watch that restarts with the whole list whenever it breaks, and misses no change between the two.
 
     Pauses between tries grow up to half a minute. `on_event` receives (type, object); after each start the type LIST
     comes first and carries the whole list, because deletions during a break are missed. `on_loss` receives the reason
@@ -29,11 +49,11 @@ class Events:
     def __init__(
         self,
         kubectl: Kubectl,
-        what: Sequence[str],
+        what: WatchTarget,
         on_event: Callable[[str, dict[str, Any]], None],
         on_loss: Callable[[str], None],
     ) -> None:
-        self._kubectl, self._what, self._on_event, self._on_loss = kubectl, list(what), on_event, on_loss
+        self._kubectl, self._what, self._on_event, self._on_loss = kubectl, what, on_event, on_loss
         self._stopped = threading.Event()
         self._listing = Processes(MOST_OF_A_LIST)
         self._running: list[subprocess.Popen[str]] = []
@@ -68,14 +88,17 @@ class Events:
         """Watch until it breaks; return whether the cluster answered."""
         answered = False
         try:
-            watch = self._start_watch()
-            # The list is requested while the watch already runs, so that no deletion in between is missed.
-            argv = self._kubectl.argv("get", *self._what, "--request-timeout=20s", "-o", "json")
-            done = self._listing.run(tied(argv), b"", LIST_S)
-            self._on_event("LIST", listed(done))
+            argv = self._kubectl.argv("get", "--raw", self._what.path(), "--request-timeout=20s")
+            objects = listed(self._listing.run(tied(argv), b"", LIST_S))
+            # From the list's own version on: `kubectl get --watch` reads a list of its own and does not say so, hence
+            # what is deleted between that list and ours would stay for ever.
+            watch = self._start_watch(version_of(objects))
+            self._on_event("LIST", objects)
             answered = True
             for event in events(_lines(watch)):
                 item = typed_json.read(event.get("object") or {}, dict[str, Any], "object")
+                if event.get("type") == "ERROR":  # as a rule, the server no longer knows the version
+                    raise GpuctlError("continue the watch", str(item.get("message") or "the server ended it"))
                 self._on_event(str(event.get("type", "")), item)
             raise GpuctlError("continue the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
@@ -85,8 +108,8 @@ class Events:
             self._end_all()
         return answered
 
-    def _start_watch(self) -> subprocess.Popen[str]:
-        argv = self._kubectl.argv("get", *self._what, "--watch", "--output-watch-events", "-o", "json")
+    def _start_watch(self, version: str) -> subprocess.Popen[str]:
+        argv = self._kubectl.argv("get", "--raw", self._what.path(watch="1", resourceVersion=version))
         with self._lock:
             if self._stopped.is_set():
                 raise GpuctlError("watch", "it was ended")
@@ -104,14 +127,25 @@ class Events:
             return process
 
 
+def version_of(objects: dict[str, Any]) -> str:
+    """Return the version of a list from which a watch goes on; `GpuctlError` if the answer has none."""
+    version = typed_json.read(objects.get("metadata") or {}, dict[str, Any], "metadata").get("resourceVersion")
+    if not isinstance(version, str) or not version:
+        raise GpuctlError("list what to watch", "the cluster's answer is no list: it has no resourceVersion")
+    return version
+
+
 def listed(done: Done) -> dict[str, Any]:
-    """Parse the list of `kubectl get -o json`; `GpuctlError` if kubectl failed."""
+    """Parse a list of the API, whose objects get the kind that only the list names; `GpuctlError` if kubectl failed."""
     if done.excess or done.code is None:
         wrong = f"printed more than {MOST_OF_A_LIST >> 20} MiB" if done.excess else f"did not end within {LIST_S:g} s"
         raise GpuctlError("list what to watch", f"kubectl {wrong}")
     if done.code or not done.out.strip():
         raise GpuctlError("list what to watch", gist(done.err))
-    return typed_json.read(typed_json.parse(done.out), dict[str, Any])
+    objects = typed_json.read(typed_json.parse(done.out), dict[str, Any])
+    kind = str(objects.get("kind", "")).removesuffix("List")
+    items = typed_json.read(objects.get("items") or [], list[dict[str, Any]], "items")
+    return {**objects, "items": [{"kind": kind, **item} for item in items]}
 
 
 def _lines(watch: subprocess.Popen[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.background import BackgroundProgram
 from gpuctl.edges.kube.kubectl import Kubectl
-from gpuctl.edges.kube.kubectl_watch import Events
+from gpuctl.edges.kube.kubectl_watch import Events, WatchTarget
 from gpuctl.edges.ports import answers, free
 from gpuctl.kube import model
 from gpuctl.kube.forward import plan
@@ -77,11 +77,8 @@ class _Forwards:
         self.pods = Pods()
         self.news: queue.Queue[Callable[[], None]] = queue.Queue()
         self.trouble = ""
-        what = (
-            ["pods", f"--selector={selector}"]
-            if selector
-            else ["pods", f"--field-selector=metadata.name={request.pod}"]
-        )
+        fields = "" if selector else f"metadata.name={request.pod}"
+        what = WatchTarget("pods", kubectl.namespace, selector, fields)
         self.events = Events(kubectl, what, self._on_event, self._lost)
         self.pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="probe")
 

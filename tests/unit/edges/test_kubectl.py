@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from gpuctl.edges import processes
 from gpuctl.edges.kube import kubectl, kubectl_watch
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.edges.programs import gist
+from gpuctl.kube.watch import Pods
 
 
 @pytest.fixture
@@ -82,12 +84,59 @@ def test_kubectl_that_prints_for_ever_is_stopped_and_none_of_it_is_used(monkeypa
 def test_a_watch_that_prints_for_ever_is_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubectl_watch, "MOST_OF_A_LIST", 1 << 20)
     losses: queue.Queue[str] = queue.Queue()
-    events = kubectl_watch.Events(Kubectl(), ["pods"], lambda *_: None, losses.put)
+    events = kubectl_watch.Events(Kubectl(), kubectl_watch.WatchTarget("pods"), lambda *_: None, losses.put)
     events.start()
     try:
         assert losses.get(timeout=20) == "kubectl printed more than 1 MiB"
     finally:
         events.stop()
+
+
+# Lists one pod at version 7; whoever watches from there hears that it is deleted, and from elsewhere nothing.
+DELETED_BETWEEN = """#!/bin/sh
+pod='{"metadata": {"uid": "a", "name": "web-1", "namespace": "x", "resourceVersion": "5"}, "spec": {"containers": []}}'
+case "$*" in
+*resourceVersion=7*) echo '{"type": "DELETED", "object": '"$pod"'}'; exec sleep 60;;
+*watch=1*) exec sleep 60;;
+*) echo '{"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": ['"$pod"']}';;
+esac
+"""
+
+
+def test_what_is_deleted_before_the_watch_has_begun_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubectl").write_text(DELETED_BETWEEN)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    pods = Pods()
+    received: queue.Queue[str] = queue.Queue()
+
+    def on_event(kind: str, item: dict[str, Any]) -> None:
+        pods.apply(kind, item)
+        received.put(f"{kind}: {[pod.name for pod in pods.all]}")
+
+    events = kubectl_watch.Events(Kubectl(), kubectl_watch.WatchTarget("pods", "lab"), on_event, received.put)
+    events.start()
+    try:
+        assert [received.get(timeout=20), received.get(timeout=20)] == ["LIST: ['web-1']", "DELETED: []"]
+    finally:
+        events.stop()
+
+
+def test_a_watch_is_of_a_kind_in_one_namespace_or_all() -> None:
+    watched = kubectl_watch.WatchTarget("pods", "lab", labels="app in (a, b)", fields="metadata.name=x")
+    assert watched.path() == (
+        "/api/v1/namespaces/lab/pods?labelSelector=app+in+%28a%2C+b%29&fieldSelector=metadata.name%3Dx"
+    )
+    assert kubectl_watch.WatchTarget("deployments").path(watch="1") == "/apis/apps/v1/deployments?watch=1"
+
+
+def test_an_answer_that_is_no_list_is_refused() -> None:
+    answers: list[dict[str, Any]] = [{}, {"metadata": {}}, {"metadata": {"resourceVersion": 7}}]
+    for answer in answers:
+        with pytest.raises(GpuctlError, match="it has no resourceVersion"):
+            kubectl_watch.version_of(answer)
 
 
 def test_an_object_without_end_is_an_error_and_so_is_nonsense() -> None:

@@ -1,4 +1,4 @@
-"""The stream that `kubectl get --watch` prints, and what it comes to."""
+"""The stream of a watch through kubectl, and what it comes to."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ def test_messages_of_kubectl_between_objects_are_skipped() -> None:
 
 
 def test_the_empty_list_of_an_unreachable_server_is_not_a_list() -> None:
-    empty = json.dumps({"apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}})
+    empty = json.dumps({"apiVersion": "v1", "items": [], "kind": "PodList", "metadata": {"resourceVersion": ""}})
     assert listed(Done(0, empty.encode(), "")) == json.loads(empty)
     with pytest.raises(GpuctlError, match="i/o timeout"):
         listed(Done(1, empty.encode(), "Unable to connect to the server: dial tcp 192.0.2.1:6443: i/o timeout\n"))
+
+
+def test_the_objects_of_a_list_have_its_kind() -> None:
+    answer = {"kind": "PodList", "items": [thing("a", 1)], "metadata": {"resourceVersion": "2"}}
+    assert listed(Done(0, json.dumps(answer).encode(), ""))["items"] == [{"kind": "Pod", **thing("a", 1)}]
 
 
 def test_a_list_replaces_all_known_objects() -> None:
