@@ -34,7 +34,7 @@ test: packages kubernetes ## Run everything CI runs: lint, the roles' scenarios,
 	$(PYTEST)
 
 .PHONY: unit
-unit: $(INSTALLED) ## Run the tests that need neither hosts nor an installation
+unit: $(INSTALLED) ## Run the quick tests: values, contracts
 	$(PYTEST_UNIT) tests/unit tests/contracts
 
 .PHONY: lint

@@ -37,6 +37,11 @@ def test_no_helper_of_tests_is_a_test_or_stands_among_them() -> None:
     """Whoever looks for a helper looks in tests/rig, and tests of one kind do not depend on tests of another."""
     folders = [ROOT / "tests" / name for name in ("integration", "rig", "contracts", "docs")]
     others = [path for folder in folders for path in python_files(folder)]
-    assert [str(path) for path in others if any(name.startswith("tests.unit") for name in imports(path))] == []
-    unit = [str(path.relative_to(ROOT)) for path in python_files(ROOT / "tests/unit")]
-    assert [path for path in unit if not re.search(r"/(test_\w+|conftest|__init__)\.py$", path)] == []
+    tests = ("tests.unit", "tests.component")
+    assert [str(path) for path in others if any(name.startswith(tests) for name in imports(path))] == []
+    files = [path for kind in ("unit", "component") for path in python_files(ROOT / "tests" / kind)]
+    assert [
+        path
+        for path in (str(file.relative_to(ROOT)) for file in files)
+        if not re.search(r"/(test_\w+|conftest|__init__)\.py$", path)
+    ] == []

@@ -1,6 +1,6 @@
 """Promises that every Runner keeps (gpuctl/nccl/runner.py), whatever starts its launches.
 
-tests/contracts/test_runners.py holds runners to them that need neither hosts nor a cluster; tests/integration/nccl has
+tests/component/test_runners.py holds runners to them that need neither hosts nor a cluster; tests/integration/nccl has
 ssh and Ansible on hosts, Slurm, and pods, MPIJobs and environments on Kubernetes.
 """
 

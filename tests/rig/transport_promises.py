@@ -1,6 +1,6 @@
 """Promises that every Transport keeps, whatever it reaches nodes by.
 
-tests/contracts/test_transports.py holds transports to them that need no host; tests/integration has ssh to real hosts
+tests/component/test_transports.py holds transports to them that need no host; tests/integration has ssh to real hosts
 and exec into real pods.
 """
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.component.gpuhost.test_crash import Killed
 from tests.rig.trees.boot import debian
 from tests.rig.trees.host import content, put, states, tune, undo
-from tests.unit.gpuhost.test_crash import Killed
 
 KNOBS = {"cmdline.iommu": "pt"}
 Act = Callable[..., Any]

@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounded_output
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
+from tests.component.gpuhost.test_crash import Killed
 from tests.rig.trees.host import TreeHost, content, program, put, small_server, states, tune, undo, units
-from tests.unit.gpuhost.test_crash import Killed
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 SERVICE = "unit.fabric.service"

@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[3]
 def test_real_clusters_come_before_other_integration_tests_and_these_before_unit_tests() -> None:
     files = [
         "tests/contracts/test_layers.py::test_x",
-        "tests/unit/gpuhost/test_crash.py::test_x",
+        "tests/component/gpuhost/test_crash.py::test_x",
         "tests/integration/test_rig.py::test_x",
         "tests/integration/cluster/sync/test_real_pods.py::test_x",
     ]

@@ -16,10 +16,10 @@ from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube.cluster import Cluster
+from tests.component.cluster.sync.test_flow import Here
+from tests.component.cluster.sync.test_push import NO_ROOM
 from tests.rig.cluster.receiver import TREE, files, fill, first
 from tests.rig.local_pods import until
-from tests.unit.cluster.sync.test_flow import Here
-from tests.unit.cluster.sync.test_push import NO_ROOM
 
 POD = Target("a-0", "ml", ("pod", "a-0"))
 

@@ -13,7 +13,7 @@ from gpuctl.nccl.runners.slurm.allocation import Granted, Waiting
 from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 from gpuctl.nccl.runners.slurm.step import Running
-from tests.unit.nccl.runners.slurm.conftest import Site
+from tests.rig.nccl.slurm_site import Site
 
 SWEEP = Sweep(gpus_per_node=2)
 NODES = tuple(f"h{number}" for number in range(8))

@@ -17,7 +17,7 @@ from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets import slurm as slurm_target
 from gpuctl.workflows.nccl_targets.model import HostOptions, PodOptions, SlurmOptions, TargetRequest
-from tests.unit.nccl.runners.slurm.conftest import Site
+from tests.rig.nccl.slurm_site import Site
 
 SWEEP = Sweep(gpus_per_node=2, limit_s=600, env={"MY_TOKEN": "hunter2"})
 REQUEST = TargetRequest(slurm=SlurmOptions(slurm=True))
