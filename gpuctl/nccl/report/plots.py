@@ -1,26 +1,33 @@
-"""Plots of the page, made with plotly; names from logs are escaped."""
+"""Sections of the page: bandwidth by size, the map of pairs, and the nodes among their pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from statistics import median
 
-import plotly.graph_objects as go
-
+from gpuctl.core.text import plural
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.model import LaunchResult, Row
-from gpuctl.nccl.report.matrix import Matrix, node_summaries
+from gpuctl.nccl.report.matrix import Cell, Matrix, node_summaries
+from gpuctl.pages import heat_map, line_chart
+from gpuctl.pages.heat_map import HeatMap
+from gpuctl.pages.line_chart import Chart, Line, in_units
+from gpuctl.pages.page import Legend, Section, Table, number
 
-MOST_LINES = 12  # of more runs only the slowest are drawn in colour
-SLOWEST = 3
-COLOURS = [
-    [0, "#b30000"],
-    [0.7, "#fdae61"],
-    [0.87, "#d9ef8b"],
-    [1, "#1a9850"],
-]  # fractions of the median pair's speed, up to 1.1
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
+SLOW = 0.95  # of the median of the runs alike: what is below is drawn by name
+SLOWEST_PAIRS = 20
+MOST_RUNS = 50  # more are shown when the reader opens them
+# Least share of the median pair's speed, class of the cell, text of the legend: the slower, the more it stands out.
+SHADES = (
+    (0.95, "h0", "95 % of the median pair and more"),
+    (0.90, "h1", "90 to 95 %"),
+    (0.80, "h2", "80 to 90 %"),
+    (0.50, "h3", "50 to 80 %"),
+    (0.0, "h4", "less than 50 %"),
+)
+FAILED, NOT_MEASURED = "failed", "none"
 
 
 @dataclass(frozen=True)
@@ -33,35 +40,58 @@ class Bar:
     fail: float | None
 
 
-def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:
+def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> Section | None:
     """Bus bandwidth by message size, one line per run; None if no run has rows."""
     drawn = [end for end in results if end.run.rows]
     if not drawn:
         return None
-    by_speed = sorted(drawn, key=lambda end: speed(end.run) or 0.0)
-    named = drawn if len(drawn) <= MOST_LINES else by_speed[:SLOWEST]
-    figure = go.Figure()
-    for end in sorted(drawn, key=lambda end: any(end is one for one in named)):  # labelled runs on top
-        figure.add_trace(_line(end, thin=not any(end is one for one in named)))
-    for name, dash in (("expect", "dot"), ("warn", "dash"), ("fail", "longdash")):
-        if bars:
-            heights = [getattr(bar, name) for bar in bars]
-            sizes = [bar.size_bytes for bar in bars]
-            figure.add_scatter(x=sizes, y=heights, name=f"baseline: {name}", line={"dash": dash, "color": "black"})
-    sizes = sorted({row.size_bytes for end in drawn for row in end.run.rows if row.size_bytes > 0})
-    ticks = sizes[:: max(1, len(sizes) // 12)]
-    figure.update_xaxes(type="log", title="message size", tickvals=ticks, ticktext=[in_units(size) for size in ticks])
-    figure.update_yaxes(title="busbw, GB/s", rangemode="tozero")
-    return figure
+    named, slow = _named(drawn)
+    rest = [end for end in drawn if not any(end is one for one in named)]
+    lines = [Line(run_name(end), "other thin", _points(end)) for end in rest]
+    lines += [Line(run_name(end), style, _points(end)) for end, style in zip(named, STYLES, strict=False)]
+    legend = [(style, run_name(end)) for end, style in zip(named, STYLES, strict=False)]
+    if rest:
+        also_slow = f", {slow - len(named)} of them slow, too" if slow > len(named) else ""
+        legend.append(("other", f"{plural(len(rest), 'other run')}{also_slow}"))
+    for limit in ("expect", "warn", "fail"):
+        heights = [(bar.size_bytes, getattr(bar, limit)) for bar in bars]
+        if any(height is not None for _, height in heights):
+            style = f"limit {limit}"
+            lines.append(Line(f"baseline: {limit}", style, heights))
+            legend.append((style, f"baseline: {limit}"))
+    title = "Bus bandwidth by message size"
+    drawing = line_chart.svg(Chart(f"{title}; the table below has the values", "busbw, GB/s", lines))
+    table = _values(named or drawn[: len(STYLES)])
+    return Section(title, drawing=drawing, legend=Legend(legend), tables=[table])
 
 
-def _line(end: LaunchResult, thin: bool) -> go.Scatter:
-    rows = [row for row in end.run.rows if row.size_bytes > 0]
-    style = {"width": 1, "color": "rgba(120,120,120,.4)"} if thin else {"width": 2}
-    name = escape(run_name(end))
-    return go.Scatter(
-        x=[r.size_bytes for r in rows], y=[_busbw(r) for r in rows], name=name, line=style, showlegend=not thin
-    )
+def _named(drawn: Sequence[LaunchResult]) -> tuple[list[LaunchResult], int]:
+    """Runs that are drawn by name, and how many are slow: all if they are few, else the slowest of the slow ones."""
+    if len(drawn) <= len(STYLES):
+        return list(drawn), 0
+    alike: dict[tuple[object, ...], list[float]] = {}
+    for end in drawn:
+        alike.setdefault(_kind(end), []).append(speed(end.run) or 0.0)
+    shares = [(speed(end.run) or 0.0, median(alike[_kind(end)]), end) for end in drawn]
+    slow = [(value / usual if usual else 1.0, end) for value, usual, end in shares if value < SLOW * usual]
+    return [end for _, end in sorted(slow, key=lambda one: one[0])[: len(STYLES)]], len(slow)
+
+
+def _kind(end: LaunchResult) -> tuple[object, ...]:
+    return end.run.collective, len(end.launch.nodes), bool(end.launch.rail)
+
+
+def _points(end: LaunchResult) -> list[tuple[int, float | None]]:
+    return [(row.size_bytes, _busbw(row)) for row in end.run.rows if row.size_bytes > 0]
+
+
+def _values(runs: Sequence[LaunchResult]) -> Table:
+    by_run = [dict(_points(end)) for end in runs]
+    sizes = sorted({size for values in by_run for size in values})
+    rows = [[in_units(size), *(values.get(size) for values in by_run)] for size in sizes]
+    headers = ["message size", *map(run_name, runs)]
+    numeric = frozenset(range(1, len(headers)))
+    return Table(headers, rows, "Bus bandwidth of the named runs in GB/s", numeric, folded=True)
 
 
 def _busbw(row: Row) -> float | None:
@@ -76,43 +106,67 @@ def run_name(end: LaunchResult) -> str:
     return " ".join(word for word in (end.run.collective or "", where, end.launch.rail) if word)
 
 
-def pairs(matrix: Matrix) -> go.Figure | None:
-    """Matrix of pairs; None if no pair has a result. Violet: failed; white: not measured."""
-    if matrix.usual is None:
+def pairs(matrix: Matrix) -> Section | None:
+    """Map of all pairs and a table of the slowest; None if no pair ran."""
+    if not matrix.cells:
         return None
-    names = [escape(node) for node in matrix.nodes]
-    cells = [[matrix.cell(one, other) for other in matrix.nodes] for one in matrix.nodes]
-    speeds = [[cell.speed if cell else None for cell in row] for row in cells]
-    failed = [[cell.failed if cell and cell.speed is None else None for cell in row] for row in cells]
-    heat = go.Heatmap(x=names, y=names, z=speeds, hovertemplate="%{y} and %{x}: %{z:.1f} GB/s<extra></extra>")
-    heat.update(zmin=0, zmax=matrix.usual * 1.1, colorscale=COLOURS, hoverongaps=False)
-    violet = go.Heatmap(x=names, y=names, z=failed, hovertemplate="%{y} and %{x}: %{z} failed<extra></extra>")
-    violet.update(colorscale=[[0, "#5b3a9e"], [1, "#5b3a9e"]], showscale=False, hoverongaps=False)
-    figure = go.Figure([heat, violet])
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(type="category", autorange="reversed")
-    return figure
+    worst = {summary.node for summary in node_summaries(matrix)[: heat_map.MOST_NAMES]}
+    names = [node for node in matrix.nodes if node in worst]
+    text = [f"The median pair reaches {number(matrix.usual)} GB/s."]
+    if len(names) < len(matrix.nodes):
+        hidden = len(matrix.nodes) - len(names)
+        text.append(f"The map has the {len(names)} nodes that stand worst; {hidden} others are not drawn.")
+    title = "Map of pairs; the table below has the slowest"
+    drawing = heat_map.svg(HeatMap(title, names, lambda one, other: _shade(matrix.cell(one, other), matrix.usual)))
+    entries = [(f"fill:{style}", text) for _, style, text in SHADES]
+    entries += [(f"fill:{FAILED}", "failed, no result"), (f"fill:{NOT_MEASURED}", "not measured")]
+    return Section("Pairs of nodes", text, drawing, Legend(entries), tables=[_slowest(matrix)])
 
 
-def nodes(matrix: Matrix) -> go.Figure | None:
-    """Median and slowest pair of each node, worst node first; None if no pair has a result."""
-    if matrix.usual is None:
+def _shade(cell: Cell | None, usual: float | None) -> str:
+    if cell is None:
+        return NOT_MEASURED
+    if cell.speed is None or usual is None:
+        return FAILED
+    share = cell.speed / usual if usual else 1.0
+    return next(style for least, style, _ in SHADES if share >= least)
+
+
+def _slowest(matrix: Matrix) -> Table:
+    place = {node: number for number, node in enumerate(matrix.nodes)}
+    cells = {tuple(sorted(pair, key=place.__getitem__)): cell for pair, cell in matrix.cells.items()}
+
+    def rank(pair: tuple[str, ...]) -> tuple[float, list[int]]:
+        speed_gbs = cells[pair].speed
+        return (-1.0 if speed_gbs is None else speed_gbs), [place[node] for node in pair]
+
+    worst = sorted(cells, key=rank)[:SLOWEST_PAIRS]
+    rows = [
+        (" + ".join(pair), cells[pair].speed, _percent(cells[pair].speed, matrix.usual), cells[pair].failed)
+        for pair in worst
+    ]
+    caption = f"The slowest {len(rows)} of {len(cells)} pairs" if len(rows) < len(cells) else "All pairs, slowest first"
+    headers = ("pair", "GB/s", "% of the median", "failed runs")
+    return Table(headers, rows, caption, frozenset({1, 2, 3}))
+
+
+def _percent(value: float | None, usual: float | None) -> float | None:
+    return None if value is None or not usual else 100 * value / usual
+
+
+def nodes(matrix: Matrix) -> Section | None:
+    """Each node among its pairs, the worst first; None if no pair ran."""
+    if not matrix.cells:
         return None
-    summaries = node_summaries(matrix)
-    names = [escape(summary.node) for summary in summaries]
-    figure = go.Figure()
-    figure.add_bar(x=names, y=[summary.median_gbs for summary in summaries], name="median of its pairs")
-    lowest = [summary.lowest_gbs for summary in summaries]
-    figure.add_scatter(x=names, y=lowest, name="its slowest pair", mode="markers", marker={"color": "black"})
-    figure.add_hline(y=matrix.usual, line_dash="dot", annotation_text="median pair")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(title="GB/s", rangemode="tozero")
-    return figure
+    rows = [[s.node, s.runs, s.failed, s.median_gbs, s.lowest_gbs, s.slowest_with] for s in node_summaries(matrix)]
+    headers = ("node", "runs", "failed", "median, GB/s", "slowest, GB/s", "with")
+    bars = dict.fromkeys((3, 4), 1.1 * matrix.usual) if matrix.usual else {}
+    return Section("Nodes", tables=[Table(headers, rows, "Each node over its pairs", frozenset({1, 2, 3, 4}), bars)])
 
 
-def in_units(size: int) -> str:
-    """1048576 -> "1 MiB", in the largest unit that gives a whole number."""
-    for unit, name in UNITS:
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
+def runs(results: Sequence[LaunchResult]) -> Section:
+    """All runs with their outcomes and causes."""
+    rows = [[run_name(e), str(e.run.outcome), speed(e.run), e.seconds, e.run.cause or ""] for e in results]
+    headers = ("run", "outcome", "median GB/s of the largest sizes", "seconds", "cause")
+    caption = plural(len(rows), "run")
+    return Section("Runs", tables=[Table(headers, rows, caption, frozenset({2, 3}), folded=len(rows) > MOST_RUNS)])

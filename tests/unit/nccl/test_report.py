@@ -15,7 +15,8 @@ from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page
-from gpuctl.nccl.report.plots import Bar, in_units
+from gpuctl.nccl.report.plots import Bar
+from gpuctl.pages.line_chart import in_units
 from tests.rig.nccl.builders import GIB, ended
 
 NODES = [f"node-{i}" for i in range(1, 12)]
@@ -71,11 +72,37 @@ def test_a_pair_without_a_number_is_not_shown_as_zero() -> None:
 def test_a_page_stands_alone_and_holds_what_was_found() -> None:
     finding = Finding("pairs", "node-4", Verdict.FAIL, "slow in 10 of 10 pairs", {"median_gbs": 120.0}, "drain it")
     html = page(Content("pairs of prod", "today", fleet(slow="node-4"), [finding], [Bar(GIB, 365, 350, 320)]))
-    without_plotly = re.sub(r"<script>.*?</script>", "", html, count=1, flags=re.DOTALL)
-    assert not re.search(r"""(src|href)=["']?(https?:)?//""", without_plotly)
+    assert not re.search(r"(src|href)=|<script|url\(|@import", html)
     assert "slow in 10 of 10 pairs" in html
-    assert html.count('class="plotly-graph-div"') == 3
     assert "baseline: expect" in html
+    assert len(html) < 60_000
+
+
+def test_the_page_draws_the_slow_runs_by_name_and_healthy_ones_alike() -> None:
+    html = page(Content("pairs of prod", "today", fleet(slow="node-4"), []))
+    assert len(re.findall(r'class="line other thin"', html)) == 55 - 6
+    assert set(re.findall(r"</svg>(node-\S+ \+ node-\S+)</li>", html)) <= {
+        f"{a} + {b}" for a, b in combinations(NODES, 2) if "node-4" in (a, b)
+    }
+    healthy = page(Content("pairs of prod", "today", fleet(), []))
+    assert "55 other runs" in healthy
+    assert 'class="line s1"' not in healthy
+
+
+def test_the_map_has_each_pair_once_the_slower_the_stronger() -> None:
+    html = page(Content("pairs of prod", "today", fleet(slow="node-4", hung="node-7"), []))
+    squares = {
+        style: path.count("M") for style, path in re.findall(r'<path class="(h\d|failed|none)" d="([^"]*)"/>', html)
+    }
+    assert squares == {"h0": 36, "h4": 9, "failed": 10}
+    assert "<td>?</td>" not in html
+    assert 'class="n">?</td>' in html  # a pair without a result is never 0
+
+
+def test_where_there_are_too_many_nodes_the_map_says_what_it_leaves_out() -> None:
+    many = [ended(f"n{i}", f"n{i + 1}", busbw=300.0) for i in range(100)]
+    html = page(Content("t", "now", many, []))
+    assert "The map has the 64 nodes that stand worst; 37 others are not drawn." in html
 
 
 def test_what_is_the_same_of_many_stands_on_the_page_once_with_their_names() -> None:
