@@ -17,11 +17,11 @@ Row = tuple[str, ...]
 
 def lines(nodes: Sequence[Node], groups: Sequence[Group]) -> Iterator[str]:
     """Lines of all nodes and of the summary."""
-    heads = [_head(node) for node in nodes]
-    below = [_below(node) for node in nodes]
-    head_widths, row_widths = _widths(heads), _widths([row for rows in below for row in rows])
-    for head, rows in zip(heads, below, strict=True):
-        yield _joined(head, head_widths)
+    heads = [head(node) for node in nodes]
+    rows_of = [below(node) for node in nodes]
+    head_widths, row_widths = _widths(heads), _widths([row for rows in rows_of for row in rows])
+    for cells, rows in zip(heads, rows_of, strict=True):
+        yield _joined(cells, head_widths)
         yield from (f"  {_joined(row, row_widths)}" for row in rows)
     if nodes:
         yield ""
@@ -37,7 +37,7 @@ def _joined(row: Row, widths: Sequence[int]) -> str:
     return printable("  ".join(cells).rstrip()).replace("\n", " ")
 
 
-def _head(node: Node) -> Row:
+def head(node: Node) -> Row:
     """Cells: name, type, GPUs, use, memory, utilisation."""
     if node.why:
         count = plural(node.total, "GPU") if node.total else "? GPUs"
@@ -73,7 +73,7 @@ def _busy(gpus: Sequence[Gpu]) -> str:
     return f"{sum(values) / len(values):.0f} %" + (f" ({rest} unknown)" if rest else "")
 
 
-def _below(node: Node) -> list[Row]:
+def below(node: Node) -> list[Row]:
     """Cells: GPUs, owner, job, memory, start, command. Users first, then GPUs without a user."""
     users = [_user(node, user) for user in node.users]
     rest = (State.RESERVED, State.MEMORY_IN_USE, State.UNKNOWN, State.IDLE)
