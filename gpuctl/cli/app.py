@@ -7,7 +7,7 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import audit, bootstrap, explain, report, schema, self_update
+from gpuctl.cli import audit, bootstrap, explain, incident, report, schema, self_update
 from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.gpu_node import group as gpu_node
@@ -40,6 +40,7 @@ COMMANDS = (
     cluster.group,
     audit.audit,
     report.report,
+    incident.incident,
     explain.explain,
     schema.schema,
     self_update.self_update,

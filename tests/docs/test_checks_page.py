@@ -24,6 +24,7 @@ HOMES = {
     "gpuctl/workflows/audit_rules.py": ("audit",),
     "gpuctl/domain/slurm_states.py": ("audit", "nodes"),
     "gpuctl/nodes": ("nodes",),
+    "gpuctl/domain/job_log.py": ("incident",),
     "gpuctl/nccl/preflight": ("preflight",),
     "gpuctl/nccl/judge": ("judge",),
     "gpuctl/nccl/advise": ("judge",),

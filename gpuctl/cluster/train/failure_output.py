@@ -5,21 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gpuctl.domain import job_log
+
 # torchrun reports its first failed process in a line with this text, and then prints its own traceback and a table.
 # Source: torch/distributed/elastic/multiprocessing/api.py, the same text in 1.13 to 2.9.
 EPILOGUE = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+ \(pid: \d+\) of (?:binary|fn)")
-RANK = (
-    r"(?:\[rank\d+\]:\s?|\[default\d+\]:\s?)?"  # before each line with torchrun's --tee, and in tracebacks from 2.2 on
-)
-EXCEPTION = re.compile(rf"^{RANK}(?P<text>(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?::.*)?)$")
-# A rank that says this has lost another one. Sources: gloo/transport/tcp/pair.cc; PyTorch's TCPStore, ProcessGroupNCCL
-# and NCCLUtils; NCCL's ncclGetErrorString.
-LOST_PEER = re.compile(
-    r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|failed to recv, got 0 bytes|DistNetworkError"
-    r"|recvValue failed|remote process exited or there was a network error|ncclRemoteError"
-    r"|NCCL communicator was aborted|Watchdog caught collective operation timeout|Timed out waiting \d+ms for recv",
-    re.IGNORECASE,
-)
 MOST_OF_A_MESSAGE = 300  # characters
 
 
@@ -31,8 +21,9 @@ def before_epilogue(lines: Sequence[str]) -> list[str]:
 
 def exception(lines: Sequence[str]) -> str:
     """Return the exception that explains the failure: the first that is no lost peer, else the first; "" if none."""
-    found = [match["text"] for line in before_epilogue(lines) if (match := EXCEPTION.match(line.rstrip()))]
-    causes = [text for text in found if not LOST_PEER.search(text)]
+    texts = [job_log.unlabelled(0, line.rstrip()).text for line in before_epilogue(lines)]
+    found = [match["text"] for text in texts if (match := job_log.EXCEPTION.match(text))]
+    causes = [text for text in found if not job_log.LOST_PEER.search(text)]
     return next(iter(causes or found), "")[:MOST_OF_A_MESSAGE]
 
 
@@ -40,5 +31,5 @@ def has_lost_a_peer(lines: Sequence[str]) -> bool:
     """Return whether all that the pod reports is the loss of another rank."""
     text = exception(lines)
     if text:
-        return bool(LOST_PEER.search(text))
-    return any(LOST_PEER.search(line) for line in before_epilogue(lines))
+        return bool(job_log.LOST_PEER.search(text))
+    return any(job_log.LOST_PEER.search(line) for line in before_epilogue(lines))

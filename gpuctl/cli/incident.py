@@ -1,0 +1,86 @@
+"""incident: from a failed job to its cause."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from gpuctl.cli.shared import findings
+from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gpuctl.domain.job_log import JobLog
+
+MOST_OF_A_LINE = 1 << 20  # characters; a progress bar without line ends may be long
+
+
+@click.group("incident", cls=Group)
+def incident() -> None:
+    """Find out what a failed job failed of."""
+
+
+@incident.command("read")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--around", "lines", type=click.IntRange(0), default=0, metavar="N", help="Also print N lines before and after it."
+)
+@report_options
+def read(paths: tuple[Path, ...], lines: int, form: Form, metrics: Path | None) -> None:
+    """Read logs of distributed jobs: which failure came first, on which rank and node, and what only followed.
+
+    Logs of torchrun, srun, mpirun and kubectl are read, with or without their labels; - is standard input. A log
+    without a known failure is UNKNOWN: a rank that hangs prints nothing. Exit code 1 for FAIL and UNKNOWN.
+    """
+    from gpuctl.domain import job_log
+    from gpuctl.domain.report import Report
+
+    check_folder(metrics)
+    logs = {str(path): job_log.read(_lines_of(path)) for path in dict.fromkeys(paths)}
+    report = Report("incident read", {name: job_log.judge(log) for name, log in logs.items()})
+
+    def show() -> None:
+        for name, judged in report.targets.items():
+            if len(logs) > 1:
+                click.echo(f"{name}:")
+            findings.show(judged, indent="  " if len(logs) > 1 else "", most=None)
+            if lines and name != "-":
+                _show_context(Path(name), logs[name], lines)
+
+    publish(report, form, metrics, show)
+    sys.exit(report.exit_code)
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    """Lines of a file, one after the other; `InvalidInput` if it cannot be read."""
+    try:
+        if str(path) == "-":
+            yield from _bounded(io.TextIOWrapper(sys.stdin.buffer, errors="replace"))
+            return
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            yield from _bounded(stream)
+    except OSError as error:
+        wrong = error.strerror or str(error)
+        raise InvalidInput(f"read the log {path}", wrong, "give a file of a job's output, or - ") from error
+
+
+def _bounded(stream: TextIO) -> Iterator[str]:
+    while line := stream.readline(MOST_OF_A_LINE):
+        yield line
+
+
+def _show_context(path: Path, log: JobLog, count: int) -> None:
+    from gpuctl.domain.job_log import around
+    from gpuctl.engine import printable
+
+    if log.first is None:
+        return
+    click.echo(f"\nlines around line {log.first.line}:")
+    for line in around([line.rstrip("\n") for line in _lines_of(path)], log.first, count, count):
+        click.echo(printable(f"  {line}"))
