@@ -186,17 +186,17 @@ def _keep_promise(draft: Draft, reservation: Reservation, expires_at: int, over_
     for promised in draft.book.in_state(State.QUEUED):
         if promised.gpu_type != reservation.gpu_type or promised.promised_at is None:
             continue
-        start = pool.earliest(promised.nodes, promised.gpus)
-        if start is not None and start.at <= promised.promised_at:
+        start = pool.earliest_at(promised.nodes, promised.gpus)
+        if start is not None and start <= promised.promised_at:
             continue
         if not over_promise or start is None:
             wrong = f"reservation {promised.id} of {promised.person} was promised these GPUs"
             last_at = promised.promised_at - release_s(limits)
             minutes = max(0, last_at - (reservation.expires_at or 0)) // 60
             raise InvalidInput(f"extend reservation {reservation.id}", wrong, f"up to {minutes} minutes are possible")
-        draft.put(replace(promised, promised_at=start.at))
+        draft.put(replace(promised, promised_at=start))
         reason = f"{draft.actor} extended reservation {reservation.id}"
-        draft.note("move promise", promised.id, reason, str(promised.promised_at), str(start.at))
+        draft.note("move promise", promised.id, reason, str(promised.promised_at), str(start))
 
 
 def _edit(draft: Draft, command: Edit, caller: Caller, _: str) -> tuple[str, str]:

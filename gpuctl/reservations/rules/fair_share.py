@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuctl.reservations.rules.model import Book, Reservation, Usage
+from gpuctl.reservations.rules.model import Book, Reservation, State, Usage
 from gpuctl.reservations.rules.state_machine import HOLDING
 
 
@@ -35,14 +35,15 @@ def keys(reservation: Reservation) -> tuple[str, str]:
 
 
 def use_now(book: Book, now: int) -> Mapping[str, float]:
-    """GPU-seconds by key, running reservations included."""
+    """GPU-seconds of the persons and groups that wait, by key, running reservations included."""
     half_life = book.site.limits.half_life_s
-    use = {key: decayed(usage, now, half_life) for key, usage in book.usage.items()}
-    for reservation in book.reservations.values():
-        if reservation.state in HOLDING and reservation.allocated_at is not None:
-            more = accrued(reservation.total_gpus, reservation.allocated_at, now, half_life)
-            for key in keys(reservation):
-                use[key] = use.get(key, 0.0) + more
+    waiting = {key for row in book.in_state(State.QUEUED) for key in keys(row)}
+    use = {key: decayed(book.usage[key], now, half_life) if key in book.usage else 0.0 for key in waiting}
+    for row in book.reservations.values():
+        if row.state in HOLDING and row.allocated_at is not None and not waiting.isdisjoint(keys(row)):
+            more = accrued(row.total_gpus, row.allocated_at, now, half_life)
+            for key in waiting.intersection(keys(row)):
+                use[key] += more
     return use
 
 

@@ -42,7 +42,7 @@ def _of_type(book: Book, gpu_type: str, waiting: list[Reservation], quotas: queu
     running, planned = Pool.of(book, gpu_type, now), Pool.of(book, gpu_type, now)
     waits: dict[str, Wait] = {}
     for position, reservation in enumerate(waiting, 1):
-        earliest = running.earliest(reservation.nodes, reservation.gpus)
+        earliest = running.earliest_at(reservation.nodes, reservation.gpus)
         latest = planned.earliest(reservation.nodes, reservation.gpus)
         if latest is not None:
             until = latest.at + longest_hold_s(reservation.length_s, book.site.limits)
@@ -53,7 +53,7 @@ def _of_type(book: Book, gpu_type: str, waiting: list[Reservation], quotas: queu
             position,
             block or _reason(book, reservation, waiting[: position - 1], running),
             reservation.promised_at,
-            None if earliest is None else earliest.at,
+            earliest,
             None if latest is None or block else min(latest.at, reservation.promised_at or latest.at),
         )
     return waits
@@ -61,7 +61,7 @@ def _of_type(book: Book, gpu_type: str, waiting: list[Reservation], quotas: queu
 
 def _reason(book: Book, reservation: Reservation, ahead: list[Reservation], pool: Pool) -> str:
     size = plural(reservation.gpus, "GPU") if reservation.nodes == 1 else f"{reservation.nodes} whole nodes"
-    if pool.earliest(reservation.nodes, reservation.gpus) is None:
+    if pool.earliest_at(reservation.nodes, reservation.gpus) is None:
         missing = named(f"{node.name} is {node.state}" for node in unusable(book, reservation.gpu_type))
         return f"needs {size} of type {reservation.gpu_type}, and too few nodes are usable: {missing}"
     if not ahead:

@@ -26,14 +26,15 @@ class _Pass:
 
     def __init__(self, draft: Draft, pool: Pool, quotas: queue.Quotas) -> None:
         self.draft, self.pool, self.quotas = draft, pool, quotas
+        self.free = pool.free_gpus()
         self.head: Reservation | None = None
         self.promise = 0
 
     def run(self, waiting: list[Reservation]) -> None:
         for reservation in waiting:
-            if self.head is not None and self.pool.free_gpus() == 0:
+            if self.head is not None and self.free == 0:
                 return
-            if self.quotas.block(reservation):
+            if (self.head is not None and reservation.total_gpus > self.free) or self.quotas.block(reservation):
                 continue
             if slots := self.placement(reservation):
                 self._start(reservation, slots)
@@ -54,9 +55,9 @@ class _Pass:
         if self.head is None:
             return True
         before = self.pool.occupy(slots, self._until(reservation))
-        start = self.pool.earliest(self.head.nodes, self.head.gpus)
+        at = self.pool.earliest_at(self.head.nodes, self.head.gpus)
         self.pool.restore(before)
-        return start is not None and start.at <= self.promise
+        return at is not None and at <= self.promise
 
     def _until(self, reservation: Reservation) -> int:
         return self.draft.now + longest_hold_s(reservation.length_s, self.draft.book.site.limits)
@@ -67,20 +68,21 @@ class _Pass:
         else:
             reason = f"back-fill: keeps the promised start of {self.head.id}"
         self.pool.occupy(slots, self._until(reservation))
+        self.free -= reservation.total_gpus
         if reservation.promised_at is None:
             self.quotas.add(reservation)
         self.draft.start(reservation, slots, reason)
 
     def _promise(self, reservation: Reservation) -> None:
         """Give, improve, move or withdraw the promised start of the first request that waits."""
-        start = self.pool.earliest(reservation.nodes, reservation.gpus)
+        start = self.pool.earliest_at(reservation.nodes, reservation.gpus)
         lost = named(node.name for node in unusable(self.draft.book, reservation.gpu_type))
         if start is None:
             if reservation.promised_at is not None:
                 self.draft.put(replace(reservation, promised_at=None))
                 self.draft.note("withdraw promise", reservation.id, f"too few usable nodes; not usable: {lost}")
             return
-        at = start.at if reservation.promised_at is None else self._revised(reservation, start.at, lost)
+        at = start if reservation.promised_at is None else self._revised(reservation, start, lost)
         self.head, self.promise = reservation, at
         if reservation.promised_at is None:
             self.quotas.add(reservation)

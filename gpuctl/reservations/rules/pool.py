@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuctl.reservations.rules.model import Book, Limits, Node, NodeState, Reservation, Slot, State
@@ -44,6 +45,7 @@ class Pool:
 
     def __init__(self, free_at: dict[str, list[int]], zones: dict[str, str], now: int) -> None:
         self.free_at, self.now = free_at, now
+        self._ordered = {node: sorted(free) for node, free in free_at.items()}
         self._zones: dict[str, list[str]] = {}
         for node in free_at:
             self._zones.setdefault(zones.get(node, ""), []).append(node)
@@ -52,41 +54,55 @@ class Pool:
     def of(cls, book: Book, gpu_type: str, now: int) -> Pool:
         """The pool of a snapshot; nodes that are lost or being cleaned are not in it."""
         usable = [node for node in book.nodes.values() if node.gpu_type == gpu_type and node.state is NodeState.READY]
-        free_at = {node.name: [_free_at(book, holder, now) for holder in node.allocated] for node in usable}
+        holders = {holder: _free_at(book, holder, now) for node in usable for holder in set(node.allocated)}
+        free_at = {node.name: [holders[holder] for holder in node.allocated] for node in usable}
         return cls(free_at, {node.name: node.zone for node in usable}, now)
 
     def free_gpus(self) -> int:
-        return sum(free.count(FREE) for free in self.free_at.values())
+        return sum(map(self._free, self.free_at))
 
     def fit(self, nodes: int, gpus: int, avoid: Collection[str] = ()) -> tuple[Slot, ...] | None:
         """GPUs that are free now, on the fullest nodes that take them; a gang stays in one zone."""
         for members in self._zones.values():
-            free = [(self.free_at[node].count(FREE), node) for node in members if node not in avoid]
+            free = [(self._free(node), node) for node in members if node not in avoid]
             chosen = sorted(entry for entry in free if entry[0] >= gpus)[:nodes]
             if len(chosen) == nodes:
                 return tuple(self._slot(node, gpus) for _, node in chosen)
         return None
 
-    def earliest(self, nodes: int, gpus: int) -> Fit | None:
+    def earliest_at(self, nodes: int, gpus: int) -> int | None:
         """The first instant from which the request fits, if nothing else starts; None if it never does."""
-        best: Fit | None = None
-        for members in self._zones.values():
-            times = [(sorted(free)[gpus - 1], node) for node in members if len(free := self.free_at[node]) >= gpus]
-            chosen = sorted(times)[:nodes]
-            if len(chosen) == nodes and (best is None or chosen[-1][0] < best.at):
-                best = Fit(chosen[-1][0], tuple(self._slot(node, gpus) for _, node in chosen))
-        return best and Fit(max(best.at, self.now), best.slots)
+        first = [chosen[-1][0] for chosen in self._choices(nodes, gpus)]
+        return max(min(first), self.now) if first else None
+
+    def earliest(self, nodes: int, gpus: int) -> Fit | None:
+        """The first instant from which the request fits, and the GPUs."""
+        chosen = min(self._choices(nodes, gpus), key=lambda entries: entries[-1][0], default=None)
+        if chosen is None:
+            return None
+        return Fit(max(chosen[-1][0], self.now), tuple(self._slot(node, gpus) for _, node in chosen))
 
     def occupy(self, slots: Sequence[Slot], until: int) -> list[tuple[str, int, int]]:
         """Mark GPUs as taken until an instant; the result undoes it (`restore`)."""
         before = [(slot.node, gpu, self.free_at[slot.node][gpu]) for slot in slots for gpu in slot.gpus]
-        for node, gpu, _ in before:
-            self.free_at[node][gpu] = until
+        self.restore([(node, gpu, until) for node, gpu, _ in before])
         return before
 
-    def restore(self, before: Sequence[tuple[str, int, int]]) -> None:
-        for node, gpu, free_at in before:
+    def restore(self, entries: Sequence[tuple[str, int, int]]) -> None:
+        for node, gpu, free_at in entries:
             self.free_at[node][gpu] = free_at
+        for node in {node for node, _, _ in entries}:
+            self._ordered[node] = sorted(self.free_at[node])
+
+    def _choices(self, nodes: int, gpus: int) -> Iterator[list[tuple[int, str]]]:
+        """For each zone that is large enough: its nodes that are free first, with the instants."""
+        for members in self._zones.values():
+            times = [(free[gpus - 1], node) for node in members if len(free := self._ordered[node]) >= gpus]
+            if len(times) >= nodes:
+                yield [min(times)] if nodes == 1 else sorted(times)[:nodes]
+
+    def _free(self, node: str) -> int:
+        return bisect_right(self._ordered[node], FREE)
 
     def _slot(self, node: str, gpus: int) -> Slot:
         free = self.free_at[node]
