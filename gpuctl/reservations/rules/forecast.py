@@ -69,4 +69,4 @@ def _reason(book: Book, reservation: Reservation, ahead: list[Reservation], pool
     promised = next((other for other in ahead if other.promised_at is not None), None)
     if promised is not None and pool.fit(reservation.nodes, reservation.gpus):
         return f"{size} are free, but it would delay the promised start of {promised.id} of {promised.person}"
-    return f"{plural(len(ahead), 'request')} of {named(dict.fromkeys(r.person for r in ahead), 3)} come before it"
+    return f"behind {plural(len(ahead), 'request')} of {named(dict.fromkeys(row.person for row in ahead), 3)}"
