@@ -33,6 +33,7 @@ After=systemd-udevd.service nvidia-persistenced.service
 [Service]
 ExecStart={program} reservations serve{options}
 Restart=always
+SuccessExitStatus=130
 RuntimeDirectory=gpuctl
 RuntimeDirectoryPreserve=yes
 StateDirectory=gpuctl

@@ -156,7 +156,7 @@ def env_(id_: str | None, socket: Path) -> None:
     variables = row["environment"].get(os.uname().nodename)
     if row["state"] != "active" or variables is None:
         wrong = f"reservation {row['id']} is {row['state']}, and has no session on this host"
-        raise InvalidInput("print the variables of a session", wrong, "`gpuctl reservations show` tells its state")
+        raise InvalidInput("print the variables of a session", wrong, "`gpuctl reservations show` prints its state")
     for name, value in {**variables, "GPUCTL_RESERVATION_ENDS": row["expires"]}.items():
         click.echo(f"export {name}={shlex.quote(value)}")
 

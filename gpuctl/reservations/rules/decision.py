@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,10 +44,6 @@ class Decision:
         return not self.changes and not self.entries and self.receipt is None
 
 
-# Kind of row -> field of `Book`.
-_TABLES = {"reservation": "reservations", "node": "nodes", "usage": "usage", "disk": "disks"}
-
-
 class InvalidTransition(Exception):
     """An event that does not apply to the state of a reservation; the caller has not checked it."""
 
@@ -69,13 +65,29 @@ def apply(book: Book, changes: Sequence[Change]) -> Book:
     for change in changes:
         kind, name = key(change.row)
         if kind not in tables:
-            tables[kind] = dict(getattr(book, _TABLES[kind])) if kind in _TABLES else {}
+            tables[kind] = dict(_table(book, kind))
         tables[kind][name] = change.row
         if isinstance(change.row, Reservation) and change.row.state in TERMINAL:
             del tables[kind][name]
-    clock = tables.pop("clock", {}).get("clock", book.clock)
-    fields: dict[str, Any] = {_TABLES[kind]: table for kind, table in tables.items()}
-    return replace(book, clock=clock, **fields)
+    return Book(
+        book.site,
+        tables.get("node", book.nodes),
+        tables.get("reservation", book.reservations),
+        tables.get("usage", book.usage),
+        tables.get("disk", book.disks),
+        tables["clock"]["clock"] if "clock" in tables else book.clock,
+    )
+
+
+def _table(book: Book, kind: str) -> Mapping[str, Row]:
+    tables: Mapping[str, Mapping[str, Row]] = {
+        "reservation": book.reservations,
+        "node": book.nodes,
+        "usage": book.usage,
+        "disk": book.disks,
+        "clock": {},
+    }
+    return tables[kind]
 
 
 def _with_version(row: Row, version: int) -> Row:

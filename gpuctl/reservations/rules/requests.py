@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.strict_yaml import did_you_mean
@@ -151,5 +152,6 @@ def canonical_type(text: str | None, table: Catalogue) -> str:
     raise InvalidInput(DOING, wrong, f"{suggestion}it has {named(table.offers)}")
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().casefold()).removeprefix("nvidia-")

@@ -174,7 +174,7 @@ class SqliteStore:
             return
         if len(existing.free) < len(existing.allocated):
             wrong = f"node {node.name} has other GPUs than before, and reservations on them"
-            raise InvalidInput(f"open {self._path}", wrong, "name the GPUs of before until they are over")
+            raise InvalidInput(f"open {self._path}", wrong, "keep its earlier GPUs until they are over")
         self._db.execute("DELETE FROM rows WHERE kind = 'node' AND key = ?", [node.name])
         self._write(Change(node, 0))
 
