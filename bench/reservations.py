@@ -16,10 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from gpuctl.edges.unix_socket import Peer, call, serving
+from gpuctl.reservations.demo import SimulatedNode
 from gpuctl.reservations.rules import expiry, plan, reports
 from gpuctl.reservations.rules.commands import Cancel, Message, Submit, handle
 from gpuctl.reservations.rules.decision import Draft, apply
@@ -27,6 +30,7 @@ from gpuctl.reservations.rules.forecast import forecast
 from gpuctl.reservations.rules.model import DAY, HOUR, Book, Caller, Limits, Node, Site, State
 from gpuctl.reservations.rules.pool import Pool
 from gpuctl.reservations.rules.requests import Request
+from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 from tests.rig.reservations.world import ALL, World
 
@@ -297,6 +301,36 @@ def at_once(count: int) -> str:
     )
 
 
+def at_the_socket(count: int, clients: int = 32) -> str:
+    """The same through the service: clients that connect at the same time, SQLite, passes on simulated nodes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s"
+        nodes = [Node(f"gpu-{number}", "h100", (None,) * GPUS) for number in range(1, NODES + 1)]
+        agents = {node.name: SimulatedNode(node.name) for node in nodes}
+        service = Service(SqliteStore(Path(folder) / "reservations.db", Site(), nodes), agents, lambda: 10**6)
+
+        def answer(_: Peer, request: Any) -> Any:
+            number = request["request"]["gpus"] * 1000 + int(request["key"][4:])
+            return service.answer(Caller(f"p{number % PEOPLE}"), request)
+
+        def submit(number: int) -> tuple[float, str]:
+            request = {"gpus": 1 + number % 8, "gpu_type": "h100", "length_s": HOUR}
+            started = time.perf_counter()
+            result = call(path, {"do": "submit", "key": f"key-{number:06}", "request": request})
+            return time.perf_counter() - started, result["reservation"]["id"]
+
+        started = time.perf_counter()
+        with serving(path, answer), ThreadPoolExecutor(clients) as pool:
+            results = list(pool.map(submit, range(count)))
+        seconds = time.perf_counter() - started
+        kept = {id_ for _, id_ in results} & set(service.store.load().reservations)
+    latencies = [latency for latency, _ in results]
+    return (
+        f"{count} calls of {clients} clients at the socket in {seconds:.1f} s, {len(kept)} in the book: answer median "
+        f"{1e3 * statistics.median(latencies):.0f} ms, 99 % {1e3 * percentile(latencies, 0.99):.0f} ms\n"
+    )
+
+
 def _plan(store: SqliteStore, now: int) -> None:
     draft = Draft(store.load(), now, "planner")
     plan.plan(draft)
@@ -335,7 +369,7 @@ def main() -> int:
     parts: dict[str, Callable[[], str]] = {
         "year": lambda: year(options.days, options.load),
         "histories": lambda: histories(options.count, options.processes),
-        "at-once": lambda: at_once(1000),
+        "at-once": lambda: at_once(1000) + at_the_socket(1000),
         "replan": lambda: replanning(500),
     }
     for name in options.part:

@@ -20,6 +20,7 @@ from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.stores.base import Conflict, Store
 
 DOING = "ask the reservation service"
+FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
 Built = TypeVar("Built")
@@ -32,6 +33,9 @@ class Service:
         self.store, self.agents, self.clock = store, agents, clock
         self._lock = threading.RLock()
         self._silent_since: dict[str, int] = {}
+        self._callers = 0  # that wait for the lock
+        self._counting = threading.Lock()
+        self._shown: tuple[Book, int, list[dict[str, Any]]] | None = None
 
     # ---- calls ----------------------------------------------------------------------------------------------------
 
@@ -39,10 +43,16 @@ class Service:
         """Answer one call; an error is an answer, too: `error`, `hint` and `exit_code`."""
         try:
             verb, content = _parts(call)
+            self._count(1)
             with self._lock:
+                self._count(-1)
                 return _CALLS[verb](self, caller, content)
         except GpuctlError as error:
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._callers += more
 
     def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         request = _build(Request, content.pop("request", None))
@@ -62,6 +72,9 @@ class Service:
         receipt = self._handle(Message(command, caller, key))
         if not receipt.accepted:
             return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
+        if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+            row = self.store.reservation(receipt.reservation)
+            return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
         self.pass_once()
         return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
 
@@ -110,7 +123,14 @@ class Service:
         return rows.get(id_) or (None if over is None else as_dict(over, None))
 
     def _rows(self, book: Book) -> list[dict[str, Any]]:
-        waits = forecast(book, self.clock())
+        """Live reservations; the same for some seconds if nothing changes, since many clients poll."""
+        now = self.clock()
+        if self._shown is None or self._shown[0] is not book or not 0 <= now - self._shown[1] < FORECAST_S:
+            self._shown = book, now, self._forecast(book, now)
+        return self._shown[2]
+
+    def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
+        waits = forecast(book, now)
         live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
