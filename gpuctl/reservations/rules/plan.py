@@ -27,6 +27,7 @@ class _Pass:
     def __init__(self, draft: Draft, pool: Pool, quotas: queue.Quotas) -> None:
         self.draft, self.pool, self.quotas = draft, pool, quotas
         self.free = pool.free_gpus()
+        self.refused: dict[tuple[int, int], int] = {}  # nodes and GPUs -> shortest length that did not fit
         self.head: Reservation | None = None
         self.promise = 0
 
@@ -36,9 +37,14 @@ class _Pass:
                 return
             if (self.head is not None and reservation.total_gpus > self.free) or self.quotas.block(reservation):
                 continue
+            shape = reservation.nodes, reservation.gpus
+            if reservation.length_s >= self.refused.get(shape, reservation.length_s + 1):
+                continue  # a shorter one of this shape did not fit, and the pool is not emptier since
             if slots := self.placement(reservation):
                 self._start(reservation, slots)
-            elif self.head is None:
+                continue
+            self.refused[shape] = reservation.length_s
+            if self.head is None:
                 self._promise(reservation)
 
     def placement(self, reservation: Reservation) -> tuple[Slot, ...] | None:
