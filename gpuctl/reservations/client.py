@@ -52,9 +52,10 @@ class Client:
     def mine(self, id_: str | None, doing: str) -> Plain:
         """The live reservation with this id or name, or the caller's only one."""
         state = self.state()
-        rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])] if id_ else []
-        if not id_:
-            rows = [row for row in state["reservations"] if row["person"] == state["person"]]
+        mine = [row for row in state["reservations"] if row["person"] == state["person"]]
+        rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
+        if id_ and not rows:  # somebody else's: an admin may change it, others may see it
+            rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])]
         if len(rows) == 1:
             return dict(rows[0])
         if id_ and not rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -120,16 +121,25 @@ class LocalNode:
 
     def _users(self, uid: int, devices: set[str]) -> Iterator[int]:
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if folder.stat().st_uid == uid and any(
-                    str(fd.readlink()) in devices for fd in (folder / "fd").iterdir()
-                ):
+            with contextlib.suppress(OSError):  # it has ended in the meantime
+                if uid in _uids(folder) and devices & set(_open_files(folder)):
                     yield int(folder.name)
-            except OSError:
-                continue  # it has ended in the meantime
 
     def _save(self) -> None:
         write_atomically(self._state, json.dumps({"fence": self._fence, "sessions": self._sessions}))
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    """Paths of a process's open files, also of device files that the driver has made again since."""
+    for descriptor in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # closed in the meantime; the others count
+            yield str(descriptor.readlink()).removesuffix(" (deleted)")
+
+
+def _uids(process: Path) -> set[int]:
+    """Real, effective, saved and file system uid. The owner of the folder is root if the program hides its memory."""
+    status = (process / "status").read_text()
+    return {int(uid) for uid in status.partition("\nUid:")[2].partition("\n")[0].split()}
 
 
 def _uid(person: str) -> int:

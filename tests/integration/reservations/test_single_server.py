@@ -22,7 +22,14 @@ client.connect(sys.argv[1])
 client.sendall(sys.argv[2].encode() + b"\\n")
 print(client.makefile().readline())
 """
-HOLD = "import sys, time; gpu = open(sys.argv[1], 'r+'); print('open', flush=True); time.sleep(60)"
+# PR_SET_DUMPABLE 0: the folder of the process in /proc belongs to root.
+HOLD = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(4, 0)
+gpu = open(sys.argv[1], "r+")
+print("open", flush=True)
+time.sleep(60)
+"""
 
 
 class Server:
