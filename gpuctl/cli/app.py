@@ -15,6 +15,8 @@ from gpuctl.cli.hosts import profile, runs, tune
 from gpuctl.cli.kube import group as kube
 from gpuctl.cli.nccl import group as nccl
 from gpuctl.cli.nodes import group as nodes
+from gpuctl.cli.reservations import group as reservations
+from gpuctl.cli.reservations import reserve
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.tmux import versions as tmux
 
@@ -36,6 +38,8 @@ COMMANDS = (
     tmux.group,
     kube.group,
     nodes.nodes,
+    reserve.reserve,
+    reservations.group,
     nccl.nccl,
     cluster.group,
     audit.audit,

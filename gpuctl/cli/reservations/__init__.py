@@ -1,0 +1,1 @@
+"""The commands `gpuctl reserve` and `gpuctl reservations`."""

@@ -1,0 +1,238 @@
+"""Commands of `gpuctl reservations`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuctl.cli.reservations.reserve import output_option, place, show, socket_option, start
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.options import Finite
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import InvalidInput
+
+id_argument = click.argument("id_", metavar="[ID]", required=False)
+
+
+@click.command(name="list")
+@click.option("--mine", is_flag=True, help="Only your reservations.")
+@output_option
+@socket_option
+def list_(mine: bool, form: Output, socket: Path) -> None:
+    """List reservations that are active or wait."""
+    from gpuctl.reservations.client import Client
+
+    state = Client(socket).state()
+    rows = [row for row in state["reservations"] if not mine or row["person"] == state["person"]]
+    _rows(rows, form)
+
+
+@click.command(name="queue")
+@output_option
+@socket_option
+def queue_(form: Output, socket: Path) -> None:
+    """Show who waits, why, and when each request starts at the earliest and latest."""
+    from gpuctl.reservations.client import Client
+
+    rows = [row for row in Client(socket).state()["reservations"] if row["state"] == "queued"]
+    if form != "table":
+        output.data(rows, form)
+        return
+    head = ["#", "id", "person", "GPUs", "type", "starts", "why it waits"]
+    keys = ("position", "id", "person", "gpus", "gpu_type")
+    output.table(head, [[*(row[key] for key in keys), start(row), row["reason"]] for row in rows])
+
+
+@click.command(name="show")
+@id_argument
+@output_option
+@socket_option
+def show_(id_: str | None, form: Output, socket: Path) -> None:
+    """Show a reservation; without ID your only one."""
+    from gpuctl.reservations.client import Client
+
+    row = Client(socket).mine(id_, "show a reservation")
+    if form != "table":
+        output.data(row, form)
+    else:
+        show(row)
+
+
+@click.command(name="availability")
+@output_option
+@socket_option
+def availability_(form: Output, socket: Path) -> None:
+    """Show the free GPUs of each node."""
+    from gpuctl.reservations.client import Client
+
+    nodes = Client(socket).state()["nodes"]
+    rows = [{**node, "free": node["allocated"].count(None) if node["state"] == "ready" else 0} for node in nodes]
+    if form != "table":
+        output.data(rows, form)
+        return
+    cells = [[row["name"], row["gpu_type"], row["state"], row["free"], len(row["allocated"])] for row in rows]
+    output.table(["node", "type", "state", "free", "GPUs"], cells)
+
+
+@click.command(name="extend")
+@id_argument
+@click.option("--hours", type=Finite(min=0, min_open=True), required=True, help="Hours to add.")
+@click.option("--over-promise", is_flag=True, help="For admins: grant it although a promised start moves.")
+@output_option
+@socket_option
+def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, socket: Path) -> None:
+    """Add hours to an active reservation, unless its GPUs are promised to somebody by then."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.commands import Extend
+
+    client = Client(socket)
+    row = client.mine(id_, "extend a reservation")
+    _result(client.send(Extend(row["id"], round(hours * 3600), over_promise)), form)
+
+
+@click.command(name="edit")
+@id_argument
+@click.option("--name", help="New name.")
+@click.option("--hours", type=Finite(min=0), help="New length of a request that waits.")
+@output_option
+@socket_option
+def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, socket: Path) -> None:
+    """Change the name of a reservation, or the length of a request that waits."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.commands import Edit
+
+    client = Client(socket)
+    row = client.mine(id_, "edit a reservation")
+    _result(client.send(Edit(row["id"], name, None if hours is None else round(hours * 3600))), form)
+
+
+@click.command(name="cancel")
+@id_argument
+@output_option
+@socket_option
+def cancel_(id_: str | None, form: Output, socket: Path) -> None:
+    """Give GPUs back, or leave the queue. Programs that use the GPUs are ended."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.commands import Cancel
+
+    client = Client(socket)
+    _result(client.send(Cancel(client.mine(id_, "cancel a reservation")["id"])), form)
+
+
+@click.command(name="history")
+@id_argument
+@output_option
+@socket_option
+def history_(id_: str | None, form: Output, socket: Path) -> None:
+    """List your reservations that are over; with ID every decision about it and its reason."""
+    from gpuctl.reservations.client import Client
+
+    answer = Client(socket).history(id_)
+    if id_ is None:
+        _rows(answer["reservations"], form)
+    elif form != "table":
+        output.data(answer["entries"], form)
+    else:
+        keys = ("at", "actor", "action", "before", "after", "reason")
+        output.table(keys, [[entry[key] for key in keys] for entry in answer["entries"]])
+
+
+@click.command(name="env")
+@id_argument
+@socket_option
+def env_(id_: str | None, socket: Path) -> None:
+    """Print the variables of a session for a shell: `eval "$(gpuctl reservations env)"`."""
+    import os
+
+    from gpuctl.reservations.client import Client
+
+    row = Client(socket).mine(id_, "print the variables of a session")
+    variables = row["environment"].get(os.uname().nodename)
+    if row["state"] != "active" or variables is None:
+        wrong = f"reservation {row['id']} is {row['state']}, and has no session on this host"
+        raise InvalidInput("print the variables of a session", wrong, "`gpuctl reservations show` prints its state")
+    for name, value in {**variables, "GPUCTL_RESERVATION_ENDS": row["expires"]}.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@click.command(name="serve")
+@click.option("--type", "gpu_type", help="GPU type of this host; default: what the driver calls it.")
+@click.option("--admin", "admins", multiple=True, help="Account that may change everybody's reservations.")
+@click.option("--longest", type=Finite(min=0.25), default=24.0, show_default=True, help="Longest request, in hours.")
+@click.option("--gpus-per-person", type=click.IntRange(min=1), help="Most GPUs of a person at a time.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="/var/lib/gpuctl/reservations",
+    show_default=True,
+    help="Folder of the database.",
+)
+@click.option("--print-unit", is_flag=True, help="Print a systemd unit for these options, and do nothing else.")
+@socket_option
+def serve_(
+    gpu_type: str | None,
+    admins: Sequence[str],
+    longest: float,
+    gpus_per_person: int | None,
+    state: Path,
+    print_unit: bool,
+    socket: Path,
+) -> None:
+    """Share the GPUs of this host. Needs root, since it gives and takes access to /dev/nvidia*."""
+    from gpuctl.reservations import serve
+    from gpuctl.reservations.rules.model import Limits
+
+    if print_unit:
+        click.echo(_unit(serve.UNIT), nl=False)
+        return
+    limits = replace(Limits(), longest_s=round(longest * 3600), gpus_per_person=gpus_per_person)
+    limits = replace(limits, longest_extended_s=2 * limits.longest_s)
+    with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits)) as pass_once:
+        click.echo(f"reservations are served at {socket}", err=True)
+        while True:
+            time.sleep(serve.PASS_S)
+            pass_once()
+
+
+def _unit(text: str) -> str:
+    """The unit with the options of this call."""
+    import sys
+
+    options = [word for word in sys.argv[1:] if word not in ("reservations", "serve", "--print-unit")]
+    program = Path(sys.argv[0]).absolute()
+    return text.format(program=program, options="".join(f" {shlex.quote(word)}" for word in options))
+
+
+@click.command(name="demo")
+def demo_() -> None:
+    """Play a day on two simulated nodes: queue, promise, back-fill, a refused extension, a lost node, expiry."""
+    from gpuctl.reservations.demo import Demo
+
+    for line in Demo().story():
+        click.echo(line)
+
+
+def _rows(rows: list[dict[str, Any]], form: Output) -> None:
+    if form != "table":
+        output.data(rows, form)
+        return
+    head = ["id", "person", "state", "GPUs", "type", "where", "until", "name"]
+    keys = ("id", "person", "state", "gpus", "gpu_type")
+    cells = [
+        [*(row[key] for key in keys), place(row), row["expires"] or row["finished"] or "-", row["name"]] for row in rows
+    ]
+    output.table(head, cells)
+
+
+def _result(answer: dict[str, Any], form: Output) -> None:
+    if form != "table":
+        output.data(answer["reservation"], form)
+        return
+    click.echo(answer["message"])
+    show(answer["reservation"])

@@ -1,0 +1,1 @@
+"""GPU reservations: pure rules in `rules`, and what keeps and serves them."""

@@ -1,0 +1,86 @@
+"""Calls to the service; a request that the site can never grant is refused before it is sent."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.core.text import named
+from gpuctl.edges import unix_socket
+from gpuctl.reservations.rules import requests
+from gpuctl.reservations.rules.commands import Cancel, Edit, Extend
+from gpuctl.reservations.rules.model import Limits
+from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
+
+SOCKET = Path("/run/gpuctl/reservations.sock")
+Plain = dict[str, Any]
+
+
+class Refused(GpuctlError):
+    """An error that the service answered, with its own exit code."""
+
+    def __init__(self, message: str, hint: str, exit_code: int) -> None:
+        super().__init__("", "", hint)
+        self.args = (message,)
+        self.exit_code = exit_code
+
+
+class Client:
+    """The service at a Unix socket; it knows the caller from the kernel."""
+
+    def __init__(self, socket: Path = SOCKET) -> None:
+        self._socket = socket
+
+    def state(self) -> Plain:
+        return self._call({"do": "state"})
+
+    def history(self, subject: str | None) -> Plain:
+        return self._call({"do": "history", **({"subject": subject} if subject else {})})
+
+    def submit(self, request: Request) -> Plain:
+        table = catalogue(self.state())
+        requests.check(request, table)
+        request = replace(request, gpu_type=requests.canonical_type(request.gpu_type, table))
+        return self._act({"do": "submit", "request": asdict(request)})
+
+    def send(self, command: Cancel | Extend | Edit) -> Plain:
+        return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
+
+    def mine(self, id_: str | None, doing: str) -> Plain:
+        """The live reservation with this id or name, or the caller's only one."""
+        state = self.state()
+        mine = [row for row in state["reservations"] if row["person"] == state["person"]]
+        rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
+        if id_ and not rows:  # somebody else's: an admin may change it, others may see it
+            rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])]
+        if len(rows) == 1:
+            return dict(rows[0])
+        if id_ and not rows:
+            raise InvalidInput(doing, f"no live reservation has the id or name {id_!r}", "`gpuctl reservations list`")
+        if not rows:
+            raise InvalidInput(doing, "you have no reservation", "`gpuctl reserve` makes one")
+        raise InvalidInput(doing, "you have several", f"name one: {named(row['id'] for row in rows)}")
+
+    def _act(self, call: Plain) -> Plain:
+        """A call that changes something. Without an answer it is repeated once: its key makes that harmless."""
+        call = {**call, "key": secrets.token_urlsafe(12)}
+        try:
+            return self._call(call)
+        except Unreachable:
+            return self._call(call)
+
+    def _call(self, call: Plain) -> Plain:
+        answer = unix_socket.call(self._socket, call)
+        if "error" in answer:
+            raise Refused(answer["error"], answer["hint"], answer["exit_code"])
+        return dict(answer)
+
+
+def catalogue(state: Plain) -> Catalogue:
+    """The table of the service, as it answers it."""
+    offers = {offer["gpu_type"]: Offer(**offer) for offer in state["offers"]}
+    limits = Limits(**{**state["limits"], "warnings_min": tuple(state["limits"]["warnings_min"])})
+    return Catalogue(offers, limits, state["aliases"])

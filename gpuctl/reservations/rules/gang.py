@@ -1,0 +1,36 @@
+"""Environment of the nodes of a session, as launchers read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuctl.reservations.rules.model import Node, Reservation, Slot
+
+MASTER_PORT = 29500  # torchrun's default
+
+
+def environment(reservation: Reservation, nodes: Mapping[str, Node], node: str) -> dict[str, str]:
+    """Variables of a session on one of its nodes; ranks of nodes follow their names."""
+    slots = sorted(reservation.slots, key=lambda slot: slot.node)
+    names = [slot.node for slot in slots]
+    slot = slots[names.index(node)]
+    variables = {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
+        "GPUCTL_RESERVATION": reservation.id,
+    }
+    if len(slots) > 1:
+        variables |= {
+            "GPUCTL_NODES": " ".join(names),
+            "MASTER_ADDR": names[0],
+            "MASTER_PORT": str(MASTER_PORT),
+            "NNODES": str(len(slots)),
+            "NODE_RANK": str(names.index(node)),
+        }
+    if efa := adapters(nodes[node], slot):
+        variables["GPUCTL_EFA_ADAPTERS"] = str(efa)
+    return variables
+
+
+def adapters(node: Node, slot: Slot) -> int:
+    """EFA adapters of a session: all of a whole node, else none, because a part would share them with strangers."""
+    return node.efa if len(slot.gpus) == len(node.allocated) else 0

@@ -1,0 +1,145 @@
+"""Orders to nodes, and reports from them. Both may be late, doubled, lost or out of order.
+
+Orders follow from the rows alone, so that a lost one is sent again; a node ignores those with an old fence. Reports
+name the attempt they are about, and are ignored if it is not the present one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gpuctl.reservations.rules.decision import Draft
+from gpuctl.reservations.rules.model import Book, NodeState, Reservation, State
+from gpuctl.reservations.rules.state_machine import HOLDING, Event
+
+
+class OrderKind(StrEnum):
+    PREPARE = "prepare"
+    CLEAR = "clear"
+    CLEAN_NODE = "clean node"
+    OBSERVE = "observe"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A task for a node. `fence`: the node obeys if it knows none that is higher, and remembers this one."""
+
+    kind: OrderKind
+    node: str
+    fence: int
+    reservation: str = ""
+    attempt: int = 0
+    gpus: tuple[int, ...] = ()
+
+
+def orders(book: Book) -> list[Order]:
+    """Everything that nodes still have to do, by the rows of now."""
+    todo = [
+        Order(OrderKind.CLEAN_NODE, node.name, node.fence)
+        for node in book.nodes.values()
+        if node.state is NodeState.CLEANING
+    ]
+    for reservation in book.in_state(State.PREPARING, State.ENDING):
+        preparing = reservation.state is State.PREPARING
+        done = reservation.ready if preparing else reservation.cleared
+        kind = OrderKind.PREPARE if preparing else OrderKind.CLEAR
+        todo += [
+            Order(kind, slot.node, book.nodes[slot.node].fence, reservation.id, reservation.attempt, slot.gpus)
+            for slot in reservation.slots
+            if slot.node not in done and book.nodes[slot.node].state is NodeState.READY
+        ]
+    return todo
+
+
+def observations(book: Book) -> list[Order]:
+    """Orders to report all sessions; they carry the fence, so that an answer is as new as the row."""
+    usable = [node for node in book.nodes.values() if node.state is not NodeState.LOST]
+    return [Order(OrderKind.OBSERVE, node.name, node.fence) for node in usable]
+
+
+def session_ready(draft: Draft, id_: str, attempt: int, node: str) -> None:
+    """A node of the reservation is prepared; with the last one the reservation is active and its time begins."""
+    reservation = _current(draft.book, id_, attempt, node, State.PREPARING)
+    if reservation is None or node in reservation.ready:
+        return
+    ready = tuple(sorted({*reservation.ready, node}))
+    if len(ready) < len(reservation.slots):
+        draft.put(replace(reservation, ready=ready))
+        return
+    expires_at = draft.now + reservation.length_s
+    draft.move(reservation, Event.READY, "all nodes are ready", ready=ready, active_at=draft.now, expires_at=expires_at)
+
+
+def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str) -> None:
+    """A node could not prepare the session."""
+    if reservation := _current(draft.book, id_, attempt, node, State.PREPARING):
+        draft.move(reservation, Event.FAIL, f"{node}: {reason}")
+
+
+def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
+    """Nobody has access on this node any more; with the last one the GPUs return to the ledger."""
+    reservation = _current(draft.book, id_, attempt, node, State.ENDING)
+    if reservation is None:
+        return
+    draft.put(replace(reservation, cleared=tuple(sorted({*reservation.cleared, node}))))
+    _finish_if_cleared(draft, id_)
+
+
+def session_gone(draft: Draft, id_: str, attempt: int, node: str) -> None:
+    """An active session does not exist on its node any more."""
+    if reservation := _current(draft.book, id_, attempt, node, State.ACTIVE):
+        draft.move(reservation, Event.FAIL, f"the session disappeared from {node}")
+
+
+def node_lost(draft: Draft, name: str, reason: str) -> None:
+    """A node does not answer: it leaves the pool, and reservations on it end or are queued again."""
+    node = draft.book.nodes[name]
+    if node.state is NodeState.LOST:
+        return
+    draft.put(replace(node, state=NodeState.LOST, fence=node.fence + 1))
+    draft.note("lose node", name, reason, str(node.state), str(NodeState.LOST))
+    for reservation in draft.book.in_state(*HOLDING):
+        if name in {slot.node for slot in reservation.slots}:
+            _lose(draft, reservation, name)
+
+
+def _lose(draft: Draft, reservation: Reservation, name: str) -> None:
+    if reservation.state is State.PREPARING and reservation.attempt < draft.book.site.limits.most_attempts:
+        draft.move(reservation, Event.RETRY, f"{name} was lost before the session was ready")
+    elif reservation.state is not State.ENDING:
+        draft.move(reservation, Event.FAIL, f"{name} was lost")
+    reservation = draft.book.reservations[reservation.id]
+    # The node is cleaned as a whole before it takes anybody again, so that there is nothing to wait for.
+    draft.put(replace(reservation, cleared=tuple(sorted({*reservation.cleared, name}))))
+    _finish_if_cleared(draft, reservation.id)
+
+
+def node_back(draft: Draft, name: str) -> None:
+    """A lost node answers again; it takes reservations once nothing of an old session is left."""
+    node = draft.book.nodes[name]
+    if node.state is NodeState.LOST:
+        draft.put(replace(node, state=NodeState.CLEANING, fence=node.fence + 1))
+        draft.note("clean node", name, "it answers again", str(node.state), str(NodeState.CLEANING))
+
+
+def node_clean(draft: Draft, name: str, fence: int) -> None:
+    """A node reports that it has no session, in answer to the order with this fence."""
+    node = draft.book.nodes[name]
+    if node.state is NodeState.CLEANING and fence == node.fence:
+        draft.put(replace(node, state=NodeState.READY))
+        draft.note("take into the pool", name, "no session is left on it", str(node.state), str(NodeState.READY))
+
+
+def _finish_if_cleared(draft: Draft, id_: str) -> None:
+    reservation = draft.book.reservations[id_]
+    if {slot.node for slot in reservation.slots} <= set(reservation.cleared):
+        draft.finish(reservation, reservation.reason)
+
+
+def _current(book: Book, id_: str, attempt: int, node: str, state: State) -> Reservation | None:
+    """The reservation, if a report about this attempt on this node still matters in its state."""
+    reservation = book.reservations.get(id_)
+    if reservation is None or reservation.state is not state or reservation.attempt != attempt:
+        return None
+    return reservation if node in {slot.node for slot in reservation.slots} else None

@@ -1,0 +1,303 @@
+"""The service of a single server: calls of people, and passes that warn, end, plan and order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, TypeVar
+
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed
+from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
+from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
+from gpuctl.reservations.rules.decision import Draft
+from gpuctl.reservations.rules.forecast import Wait, forecast
+from gpuctl.reservations.rules.model import Book, Caller, NodeState, Receipt, Reservation, State
+from gpuctl.reservations.rules.reports import Order, OrderKind
+from gpuctl.reservations.rules.requests import Request
+from gpuctl.reservations.stores.base import Conflict, Store
+
+DOING = "ask the reservation service"
+FORECAST_S = 5  # age of forecasts in answers
+TRIES = 5  # of a decision whose rows another process changed
+COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
+Built = TypeVar("Built")
+
+
+class Service:
+    """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970."""
+
+    def __init__(self, store: Store, agents: Mapping[str, NodeAgent], clock: Callable[[], int]) -> None:
+        self.store, self.agents, self.clock = store, agents, clock
+        self._lock = threading.RLock()
+        self._silent_since: dict[str, int] = {}
+        self._callers = 0  # that wait for the lock
+        self._counting = threading.Lock()
+        self._shown: tuple[Book, int, list[dict[str, Any]]] | None = None
+
+    # ---- calls ----------------------------------------------------------------------------------------------------
+
+    def answer(self, caller: Caller, call: Any) -> dict[str, Any]:
+        """Answer one call; an error is an answer, too: `error`, `hint` and `exit_code`."""
+        try:
+            verb, content = _parts(call)
+            self._count(1)
+            with self._lock:
+                self._count(-1)
+                return _CALLS[verb](self, caller, content)
+        except GpuctlError as error:
+            return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._callers += more
+
+    def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        request = _build(Request, content.pop("request", None))
+        return self._command(caller, content, Submit(request))
+
+    def command(self, verb: str) -> Call:
+        def act(_: Service, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+            return self._command(caller, content, _build(COMMANDS[verb], content.pop("command", None)))
+
+        return act
+
+    def _command(self, caller: Caller, content: dict[str, Any], command: Command) -> dict[str, Any]:
+        key = content.pop("key", None)
+        if not isinstance(key, str) or not 8 <= len(key) <= 100:
+            raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
+        _nothing_left(content)
+        receipt = self._handle(Message(command, caller, key))
+        if not receipt.accepted:
+            return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
+        if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+            row = self.store.reservation(receipt.reservation)
+            return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
+        self.pass_once()
+        return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+
+    def _handle(self, message: Message) -> Receipt:
+        for _ in range(TRIES):
+            previous = self.store.receipt(commands.receipt_key(message.caller, message.key))
+            decision, receipt = commands.handle(self.store.load(), message, self.clock(), previous)
+            try:
+                if not decision.empty:
+                    self.store.commit(decision)
+            except Conflict:
+                continue
+            return receipt
+        raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
+
+    def state(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Nodes, live reservations with their waits, and the table that requests are checked against."""
+        _nothing_left(content)
+        book = self.store.load()
+        table = requests.catalogue(book)
+        return {
+            "person": caller.person,
+            "now": _iso(self.clock()),
+            "offers": [asdict(offer) for offer in table.offers.values()],
+            "aliases": dict(table.aliases),
+            "limits": asdict(table.limits),
+            "nodes": [
+                {"name": n.name, "gpu_type": n.gpu_type, "state": str(n.state), "allocated": list(n.allocated)}
+                for n in book.nodes.values()
+            ],
+            "reservations": self._rows(book),
+        }
+
+    def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Audit entries of a reservation, or reservations of the caller that are over."""
+        subject = content.pop("subject", None)
+        _nothing_left(content)
+        if subject is None:
+            return {"reservations": [as_dict(row, None) for row in self.store.finished(caller.person, 50)]}
+        entries = [{**asdict(entry), "at": _iso(entry.at)} for entry in self.store.history(str(subject), 200)]
+        return {"entries": entries}
+
+    def _row(self, id_: str) -> dict[str, Any] | None:
+        rows = {row["id"]: row for row in self._rows(self.store.load())}
+        over = self.store.reservation(id_)
+        return rows.get(id_) or (None if over is None else as_dict(over, None))
+
+    def _rows(self, book: Book) -> list[dict[str, Any]]:
+        """Live reservations; the same for some seconds if nothing changes, since many clients poll."""
+        now = self.clock()
+        if self._shown is None or self._shown[0] is not book or not 0 <= now - self._shown[1] < FORECAST_S:
+            self._shown = book, now, self._forecast(book, now)
+        return self._shown[2]
+
+    def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
+        waits = forecast(book, now)
+        live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
+        waiting = [row for row in live if row.state is State.QUEUED]
+        waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
+        rest = [row for row in live if row.state is not State.QUEUED]
+        return [as_dict(row, waits.get(row.id), book) for row in [*rest, *waiting]]
+
+    # ---- passes ---------------------------------------------------------------------------------------------------
+
+    def pass_once(self) -> None:
+        """Everything that time and nodes demand: repair, warn, end, plan, order; again while orders change rows."""
+        with self._lock:
+            self._decide("reconciler", reconcile.repair)
+            self._observe()
+            self._warn()
+            for _ in range(4):
+                self._decide("expiry", expiry.tick)
+                self._decide("planner", plan.plan)
+                if not [order for order in reports.orders(self.store.load()) if self._order(order)]:
+                    return
+
+    def _decide(self, actor: str, decide: Callable[[Draft], object]) -> None:
+        for _ in range(TRIES):
+            draft = Draft(self.store.load(), self.clock(), actor)
+            decide(draft)
+            decision = draft.decision()
+            try:
+                if not decision.empty:
+                    self.store.commit(decision)
+            except Conflict:
+                continue
+            return
+        raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
+
+    def _observe(self) -> None:
+        for name, agent in self.agents.items():
+            node = self.store.load().nodes[name]
+            try:
+                observation = agent.observe(node.fence)
+            except (OSError, NotObeyed) as error:
+                self._silent(name, str(error))
+                continue
+            self._silent_since.pop(name, None)
+            self._decide("nodes", lambda draft, name=name: reports.node_back(draft, name))  # type: ignore[misc]
+            strays: list[Order] = []
+
+            def compare(
+                draft: Draft, observation: reconcile.Observation = observation, strays: list[Order] = strays
+            ) -> None:
+                strays[:] = reconcile.compare(draft, {observation.node: observation})
+
+            self._decide("reconciler", compare)
+            for order in strays:
+                self._order(order)
+
+    def _silent(self, name: str, reason: str) -> None:
+        since = self._silent_since.setdefault(name, self.clock())
+        limit = self.store.load().site.limits.node_lost_s
+        if self.clock() - since >= limit and self.store.load().nodes[name].state is not NodeState.LOST:
+            self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
+
+    def _warn(self) -> None:
+        book = self.store.load()
+        for warning in expiry.warnings_due(book, max(self.clock(), book.clock.at)):
+            row, terminals = book.reservations[warning.reservation], 0
+            cause = "it is idle" if warning.idle else "its time is over"
+            minutes = max(1, round(warning.left_s / 60))
+            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more: gpuctl reservations extend {row.id}"
+            for slot in row.slots:
+                terminals += self._deliver(slot.node, row.person, text).terminals
+
+            def record(draft: Draft, warning: expiry.Notice = warning, terminals: int = terminals) -> None:
+                expiry.record_warning(draft, warning, terminals)
+
+            self._decide("expiry", record)
+
+    def _deliver(self, node: str, person: str, text: str) -> Delivery:
+        try:
+            return self.agents[node].warn(person, text)
+        except (OSError, NotObeyed):
+            return Delivery(0, file=False)  # recorded as shown on no terminal
+
+    def _order(self, order: Order) -> bool:
+        """Send an order and take its report; True if rows changed."""
+        row = self.store.reservation(order.reservation) if order.reservation else None
+        ids = order.reservation, order.attempt, order.node
+        try:
+            self.agents[order.node].obey(order, row.person if row is not None else "")
+        except (OSError, NotObeyed) as error:
+            if order.kind is not OrderKind.PREPARE:
+                return False  # ordered again in the next pass
+            reason = str(error)
+            self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
+            return True
+        if order.kind is OrderKind.PREPARE:
+            self._decide("nodes", lambda draft: reports.session_ready(draft, *ids))
+        elif order.kind is OrderKind.CLEAR:
+            self._decide("nodes", lambda draft: reports.session_cleared(draft, *ids))
+        else:
+            self._decide("nodes", lambda draft: reports.node_clean(draft, order.node, order.fence))
+        return True
+
+
+Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
+_CALLS: dict[str, Call] = {
+    "submit": Service.submit,
+    "state": Service.state,
+    "history": Service.history,
+    **{
+        verb: lambda service, caller, content, verb=verb: service.command(verb)(service, caller, content)  # type: ignore[misc]
+        for verb in COMMANDS
+    },
+}
+
+
+def _parts(call: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(call, dict) or call.get("do") not in _CALLS:
+        raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
+    return call["do"], {name: value for name, value in call.items() if name != "do"}
+
+
+def _nothing_left(content: Mapping[str, Any]) -> None:
+    """Refuse fields that nobody reads: one with a name in it would look like an identity."""
+    if content:
+        wrong = f"the call has unknown fields: {', '.join(sorted(content))}"
+        raise InvalidInput(DOING, wrong, "the caller is who the socket proves, never a field")
+
+
+def _build(kind: type[Built], content: Any) -> Built:
+    """The value of a class with fields of plain types; `InvalidInput` for other fields or types."""
+    types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(content, dict) or not set(content) <= set(types):
+        raise InvalidInput(DOING, f"the call has no valid {kind.__name__.lower()}", "use the same version of gpuctl")
+    for name, value in content.items():
+        if type(value).__name__.replace("NoneType", "None") not in types[name].split(" | "):
+            raise InvalidInput(DOING, f"{name} is {value!r}, not {types[name]}", "use the same version of gpuctl")
+    try:
+        return kind(**content)
+    except TypeError as error:
+        raise InvalidInput(DOING, str(error), "use the same version of gpuctl") from error
+
+
+def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> dict[str, Any]:
+    """A reservation as JSON: instants in ISO 8601, UTC; null where one does not exist or is unknown."""
+    instants = {
+        "submitted": row.submitted_at,
+        "active": row.active_at,
+        "expires": row.end_at,
+        "finished": row.finished_at,
+        "promised_start": row.promised_at if row.state is State.QUEUED else None,
+        "earliest_start": wait.earliest_at if wait else None,
+        "latest_start": wait.latest_at if wait else None,
+    }
+    return {
+        "id": row.id,
+        "person": row.person,
+        "state": str(row.state),
+        "gpu_type": row.gpu_type,
+        "gpus": row.total_gpus,
+        "hours": row.length_s / 3600,
+        "name": row.name,
+        "position": wait.position if wait else None,
+        "reason": wait.reason if wait else row.reason,
+        "slots": [{"node": slot.node, "gpus": list(slot.gpus)} for slot in row.slots],
+        "environment": {s.node: gang.environment(row, book.nodes, s.node) for s in row.slots} if book else {},
+        **{name: None if at is None else _iso(at) for name, at in instants.items()},
+    }
+
+
+def _iso(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Stores of rows, receipts and audit entries."""

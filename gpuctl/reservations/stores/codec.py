@@ -1,0 +1,41 @@
+"""Rows as JSON text, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gpuctl.reservations.rules.model import Clock, Disk, Node, NodeState, Reservation, Row, Slot, State, Usage
+
+
+def encode(row: Row) -> str:
+    return json.dumps(asdict(row), separators=(",", ":"))
+
+
+def decode(kind: str, text: str) -> Row:
+    """The row of a kind (`decision.key`); ValueError, TypeError or KeyError if the text is not one."""
+    return _DECODERS[kind](json.loads(text))
+
+
+def _reservation(plain: dict[str, Any]) -> Reservation:
+    plain["state"] = State(plain["state"])
+    plain["outcome"] = None if plain["outcome"] is None else State(plain["outcome"])
+    plain["slots"] = tuple(Slot(slot["node"], tuple(slot["gpus"])) for slot in plain["slots"])
+    plain["ready"], plain["cleared"] = tuple(plain["ready"]), tuple(plain["cleared"])
+    return Reservation(**plain)
+
+
+def _node(plain: dict[str, Any]) -> Node:
+    plain["state"], plain["allocated"] = NodeState(plain["state"]), tuple(plain["allocated"])
+    return Node(**plain)
+
+
+_DECODERS: Mapping[str, Callable[[dict[str, Any]], Row]] = {
+    "reservation": _reservation,
+    "node": _node,
+    "usage": lambda plain: Usage(**plain),
+    "disk": lambda plain: Disk(**plain),
+    "clock": lambda plain: Clock(**plain),
+}

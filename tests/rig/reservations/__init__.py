@@ -1,0 +1,1 @@
+"""Simulated nodes, messages and people for the reservation rules."""

@@ -1,0 +1,112 @@
+"""`gpuctl reserve` and `gpuctl reservations` against the real service over a real socket, on simulated nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuctl.cli.app import app
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.unix_socket import serving
+from gpuctl.reservations.demo import Demo
+from gpuctl.reservations.rules.model import Caller
+
+ADA, BOB = Caller("ada", "vision"), Caller("bob", "speech")
+
+
+class Site:
+    """The demo's service at a socket; `caller` is whoever connects."""
+
+    def __init__(self, socket: Path) -> None:
+        self.demo, self.socket, self.caller = Demo(), socket, ADA
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--socket", str(self.socket)])
+
+    def json(self, *words: str) -> Any:
+        result = self.run(*words, "--output", "json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path / "s")
+    with serving(site.socket, lambda _, call: site.demo.service.answer(site.caller, call)):
+        yield site
+
+
+def test_reserve_prints_where_and_until_when(site: Site) -> None:
+    result = site.run("reserve", "--gpus", "2", "--hours", "1", "--name", "sweep")
+    assert result.exit_code == 0
+    assert "gpu-1:0,1" in result.output
+    assert "2026-01-05T09:00:00Z" in result.output
+    assert 'eval "$(gpuctl reservations env)"' in result.output
+
+
+def test_a_typo_is_refused_before_anything_is_sent(site: Site) -> None:
+    result = site.run("reserve", "--type", "h10")
+    assert isinstance(result.exception, GpuctlError)
+    assert "did you mean h100?" in result.exception.hint
+    assert result.exception.exit_code == 2
+    assert site.demo.store.history(None, 9) == []
+
+
+def test_the_life_of_a_reservation(site: Site) -> None:
+    id_ = site.json("reserve", "--gpus", "16", "--hours", "2")["id"]
+    site.caller = BOB
+    waiting = site.json("reserve", "--type", "P5", "--no-wait", "--name", "later")
+    assert waiting["state"] == "queued"
+    assert waiting["promised_start"] is not None
+    queue = site.run("reservations", "queue").output
+    assert "first in line; 1 GPU of type h100 must become free" in queue
+    assert "(promised)" in queue
+    assert [row["free"] for row in site.json("reservations", "availability")] == [0, 0]
+    assert site.json("reservations", "edit", "later", "--hours", "3")["hours"] == 3
+    site.caller = ADA
+    refused = site.run("reservations", "extend", id_, "--hours", "1")
+    assert "was promised these GPUs" in str(refused.exception)
+    assert site.json("reservations", "cancel", id_)["state"] == "cancelled"
+    assert [row["id"] for row in site.json("reservations", "history")] == [id_]
+    site.caller = BOB
+    assert site.json("reservations", "show")["state"] == "active"
+    assert [row["id"] for row in site.json("reservations", "list", "--mine")] == [waiting["id"]]
+    actions = [entry["action"] for entry in site.json("reservations", "history", id_)]
+    assert actions == ["cleared, cancelled", "cancel", "refuse extend", "ready", "start", "accept"]
+
+
+def test_without_an_id_and_several_reservations_all_are_named(site: Site) -> None:
+    ids = sorted([site.json("reserve")["id"], site.json("reserve")["id"]])
+    error = site.run("reservations", "cancel").exception
+    assert isinstance(error, GpuctlError)
+    assert error.hint == f"name one: {ids[0]}, {ids[1]}"
+
+
+def test_variables_are_for_this_host_only(site: Site) -> None:
+    site.json("reserve")
+    assert "has no session on this host" in str(site.run("reservations", "env").exception)
+
+
+def test_without_a_service_the_exit_code_is_3(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reservations", "list", "--socket", str(tmp_path / "none")])
+    assert isinstance(result.exception, GpuctlError)
+    assert result.exception.exit_code == 3
+    assert "gpuctl reservations serve" in result.exception.hint
+
+
+def test_the_unit_repeats_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["reservations", "serve", "--type", "h100", "--admin", "ada", "--print-unit"]
+    monkeypatch.setattr("sys.argv", ["/opt/gpuctl/bin/gpuctl", *words])
+    unit = CliRunner().invoke(app, words).output
+    assert "ExecStart=/opt/gpuctl/bin/gpuctl reservations serve --type h100 --admin ada\n" in unit
+
+
+def test_the_demo_plays_a_day() -> None:
+    output = CliRunner().invoke(app, ["reservations", "demo"]).output
+    assert output.startswith("day 1 08:00  ada reserves 8 GPUs")
+    assert output.endswith("nobody waits\n")

@@ -1,0 +1,99 @@
+"""The service: who calls is never read from the call, and a day passes on two simulated nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.reservations.demo import START, Demo
+from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site, State
+from gpuctl.reservations.stores.sqlite import SqliteStore
+
+ADA, BOB = Caller("ada", "vision"), Caller("bob", "speech")
+
+
+def submit(demo: Demo, caller: Caller = ADA, key: str = "key-0001", **request: Any) -> dict[str, Any]:
+    return demo.service.answer(
+        caller, {"do": "submit", "key": key, "request": {"gpus": 8, "length_s": HOUR, **request}}
+    )
+
+
+def test_a_request_is_active_at_once_if_it_fits() -> None:
+    row = submit(Demo())["reservation"]
+    assert (row["state"], row["person"], row["slots"][0]["node"]) == ("active", "ada", "gpu-1")
+    assert row["expires"] == "2026-01-05T09:00:00Z"
+    assert row["environment"]["gpu-1"]["CUDA_VISIBLE_DEVICES"] == "0,1,2,3,4,5,6,7"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"do": "submit", "key": "key-0001", "request": {"gpus": 1}, "person": "bob"},
+        {"do": "submit", "key": "key-0001", "request": {"gpus": 1, "person": "bob"}},
+        {"do": "submit", "key": "key-0001", "request": {"gpus": 1}, "caller": {"person": "bob", "admin": True}},
+        {"do": "submit", "key": "key-0001", "request": {"gpus": "1"}},
+        {"do": "submit", "key": "key-0001", "request": {"gpus": True}},
+        {"do": "submit", "key": "key-0001", "request": {"gpus": 1, "length_s": 1.5}},
+        {"do": "submit", "key": "key-0001"},
+        {"do": "submit", "request": {"gpus": 1}},
+        {"do": "submit", "key": "", "request": {"gpus": 1}},
+        {"do": "pass_once"},
+        {"do": "cancel", "key": "key-0001", "command": {}},
+        {"do": "state", "person": "bob"},
+        {},
+        [],
+        None,
+        "submit",
+    ],
+)
+def test_a_call_with_a_name_or_another_form_is_refused_and_changes_nothing(call: Any) -> None:
+    demo = Demo()
+    answer = demo.service.answer(ADA, call)
+    assert answer["exit_code"] == 2
+    assert demo.state()["reservations"] == []
+
+
+def test_a_repeated_call_has_the_same_reservation() -> None:
+    demo = Demo()
+    first, second = submit(demo), submit(demo)
+    assert first["reservation"]["id"] == second["reservation"]["id"]
+    assert len(demo.state()["reservations"]) == 1
+
+
+def test_somebody_elses_reservation_cannot_be_cancelled() -> None:
+    demo = Demo()
+    id_ = submit(demo)["reservation"]["id"]
+    call = {"do": "cancel", "key": "key-0002", "command": {"reservation": id_}}
+    answer = demo.service.answer(BOB, call)
+    assert "it belongs to ada, and you are bob" in answer["error"]
+    assert [entry.actor for entry in demo.store.history(id_, 1)] == ["bob"]
+    assert demo.service.answer(ADA, {**call, "key": "key-0003"})["reservation"]["state"] == "cancelled"
+
+
+def test_the_day_of_the_demo_keeps_its_promise_and_ends_everything() -> None:
+    demo = Demo()
+    story = "\n".join(demo.story())
+    assert "back-fill: keeps the promised start" in story
+    assert "was promised these GPUs" in story
+    assert "lose node gpu-2" in story
+    assert demo.state()["reservations"] == []
+    states = {row.person: row.state for row in demo.store.finished(None, 9)}
+    assert states == {"ada": State.EXPIRED, "bob": State.FAILED, "cy": State.EXPIRED, "dee": State.EXPIRED}
+    assert [text.split(" ")[5] for text in demo.nodes["gpu-1"].warnings[:3]] == ["30", "15", "5"]
+
+
+def test_a_service_that_starts_again_knows_everything(tmp_path: Path) -> None:
+    def store() -> SqliteStore:
+        return SqliteStore(tmp_path / "r.db", Site(), [Node(f"gpu-{n}", "h100", (None,) * 8) for n in (1, 2)])
+
+    first = Demo(store())
+    row = submit(first)["reservation"]
+    again = Demo(store())
+    again.nodes.update(first.nodes)
+    again.service.agents = first.nodes
+    again.now = START + 60
+    again.service.pass_once()
+    [same] = again.state()["reservations"]
+    assert (same["id"], same["state"], same["expires"]) == (row["id"], "active", row["expires"])
