@@ -27,9 +27,12 @@ _RW = 6
 
 
 def acl(uids: Sequence[int]) -> bytes:
-    """Access list: owner, group and these users may read and write, others nothing (acl(5), Linux's xattr form)."""
+    """Access list: the owner and these users may read and write, nobody else (acl(5), Linux's xattr form).
+
+    The group has no access: the devices may belong to one such as `video`, whose members would pass by the queue.
+    """
     entries = [(_OWNER, _RW, _NO_ID), *((_USER, _RW, uid) for uid in sorted(set(uids)))]
-    entries += [(_GROUP, _RW, _NO_ID), (_MASK, _RW, _NO_ID), (_OTHER, 0, _NO_ID)]
+    entries += [(_GROUP, 0, _NO_ID), (_MASK, _RW, _NO_ID), (_OTHER, 0, _NO_ID)]
     return struct.pack("<I", 2) + b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 

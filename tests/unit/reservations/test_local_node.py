@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.reservations.agent import NotObeyed
-from gpuctl.reservations.local_node import LocalNode, users_of
+from gpuctl.reservations.local_node import LocalNode, acl, users_of
 from gpuctl.reservations.rules.reconcile import Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 
@@ -44,6 +45,11 @@ def test_without_a_reservation_nobody_but_root_has_a_gpu(root: Path) -> None:
     node(root)
     assert access(root) == [[], [], [], []]
     assert all((root / f"dev/nvidia{index}").stat().st_mode & 0o007 == 0 for index in range(4))
+
+
+def test_the_group_of_the_device_files_has_no_access() -> None:
+    entries = {tag: rights for tag, rights, _ in struct.iter_unpack("<HHI", acl([1000])[4:])}
+    assert entries == {0x01: 6, 0x02: 6, 0x04: 0, 0x10: 6, 0x20: 0}
 
 
 def test_a_session_gives_its_gpus_to_its_account_and_takes_them_back(root: Path) -> None:
