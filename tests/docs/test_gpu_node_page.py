@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpuctl.gpu_node import offers
@@ -12,14 +12,18 @@ from gpuctl.gpu_node.site import FIELDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/gpu-node.md").read_text()
-FILES = [*sorted((ROOT / "gpuctl/gpu_node").glob("*.py")), ROOT / "gpuctl/cli/gpu_node/plan.py"]
+VERIFY = ROOT / "gpuctl/gpu_node/verify.py"
+FILES = [*sorted({*(ROOT / "gpuctl/gpu_node").glob("*.py")} - {VERIFY}), ROOT / "gpuctl/cli/gpu_node/plan.py"]
 # A component's name is the check of what is unknown about it.
-COMPUTED = {"component.name": {"dcgm", "container toolkit"}}
+COMPUTED = {
+    "component.name": {"dcgm", "container toolkit"},
+    "part.name": {"driver", "dcgm", "container toolkit", "efa"},
+}
 
 
-def refusals() -> Iterator[str]:
+def refusals(files: Sequence[Path]) -> Iterator[str]:
     """First argument of every fail, unknown and warn: a text, or a constant of the file or of offers.py."""
-    for path in FILES:
+    for path in files:
         tree = ast.parse(path.read_text())
         constants = {**_constants(tree), "ONE_VERSION": offers.ONE_VERSION, "REPOSITORY": offers.REPOSITORY}
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
@@ -44,7 +48,14 @@ def rows(heading: str) -> list[list[str]]:
 
 def test_every_check_has_its_row_with_a_way_out() -> None:
     table = rows("What is refused, and the way out")
-    assert {row[0].strip("`") for row in table} == set(refusals())
+    assert {row[0].strip("`") for row in table} == set(refusals(FILES))
+    assert all(row[1] and row[2] for row in table)
+
+
+def test_every_check_of_verify_has_its_row_with_a_way_out() -> None:
+    table = rows("Before a host takes jobs again")
+    shared = {"interrupted"}  # with the plan
+    assert {name for row in table for name in re.findall("`(.+?)`", row[0])} == {*refusals([VERIFY]), *shared}
     assert all(row[1] and row[2] for row in table)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.gpu_node.plan import File, show, unreached
+from gpuctl.cli.gpu_node.plan import show, stack_file, unreached
 from gpuctl.cli.hosts.carry_out import carry_out
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.report import Form, check_folder, report_options
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     ApplyRequest,
     options.inventory,
     options.limit,
-    click.option(
-        "--stack",
-        metavar="FILE",
-        type=File,
-        help="File with the gpu_stack of all hosts.  [default: the variable gpu_stack of the inventory]",
-    ),
+    stack_file,
     options.check,
     options.diff,
     options.batches,

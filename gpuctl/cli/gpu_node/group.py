@@ -7,6 +7,6 @@ import click
 from gpuctl.cli.shared.click_groups import Group
 
 
-@click.group("gpu-node", cls=Group, members={"plan": "gpuctl.cli.gpu_node.plan:plan"})
+@click.group("gpu-node", cls=Group, members={name: f"gpuctl.cli.gpu_node.{name}:{name}" for name in ("plan", "verify")})
 def group() -> None:
-    """Plan the driver, fabric services, container toolkit, DCGM and EFA of GPU hosts."""
+    """Plan and verify the driver, fabric services, container toolkit, DCGM and EFA of GPU hosts."""

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 File = click.Path(dir_okay=False, path_type=Path)
 LABEL_WIDTH = 18
+stack_file = click.option(
+    "--stack",
+    metavar="FILE",
+    type=File,
+    help="File with the gpu_stack of all hosts.  [default: the variable gpu_stack of the inventory]",
+)
 
 
 @click.command()
@@ -30,12 +36,7 @@ LABEL_WIDTH = 18
     PlanRequest,
     options.inventory,
     options.limit,
-    click.option(
-        "--stack",
-        metavar="FILE",
-        type=File,
-        help="File with the gpu_stack of all hosts.  [default: the variable gpu_stack of the inventory]",
-    ),
+    stack_file,
     click.option("--from", "source", metavar="FILE", type=File, help="Use the facts of a file, and query no host."),
     click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
     options.visit("host"),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpuctl.domain import nvlink_fabric
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok
 from gpuctl.domain.gpu_health import CAPPED, SLOWED, why_capped
 from gpuctl.domain.gpu_health import issues as health_issues
 from gpuctl.domain.node_facts import Facts, Fleet, equal, get, some, unread, usual, why
-
-# NVML, nvmlDeviceGetGpuFabricInfo: "for Hopper or newer". What came with NVSwitches before has no fabric state.
-_STATELESS = re.compile(r"\b(?:V100|A100|A800)\b")
 
 
 def count(fleet: Fleet) -> list[Finding]:
@@ -119,7 +116,7 @@ def _all_well(needs: Fleet) -> str:
 
 def _manager(node: str, facts: Facts) -> list[Finding]:
     rule, version, driver_ = "fabric-manager", get(facts, "gpu", "fabric_manager"), get(facts, "gpu", "driver")
-    wrong = sorted({f"{s} ({status or '?'})" for s, status in _states(facts) if _has_not_joined(s, status)})
+    wrong = nvlink_fabric.not_joined(get(facts, "gpu", "gpus") or ())
     findings = _unknown_states(node, facts)
     if wrong:
         advice = "check systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
@@ -144,27 +141,15 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
 
 
 def _states(facts: Facts) -> list[tuple[str, str | None]]:
-    """Fabric state and status of the GPUs that report them; older drivers do not."""
-    gpus = get(facts, "gpu", "gpus") or ()
-    return [(gpu["fabric_state"], gpu["fabric_status"]) for gpu in gpus if gpu["fabric_state"]]
-
-
-def _has_not_joined(state: str, status: str | None) -> bool:
-    return state != "Completed" or status not in (None, "Success")
+    return nvlink_fabric.states(get(facts, "gpu", "gpus") or ())
 
 
 def _unknown_states(node: str, facts: Facts) -> list[Finding]:
     """UNKNOWN for GPUs with a missing status, or without a state although their model has one."""
     gpus = get(facts, "gpu", "gpus") or ()
-    states = bool(_states(facts))
-    unknown = _which(
-        gpu["fabric_status"] is None
-        if gpu["fabric_state"] == "Completed"
-        else gpu["fabric_state"] is None and (states or not _STATELESS.search(gpu["model"] or ""))
-        for gpu in gpus
-    )
+    unknown = _which(nvlink_fabric.unreported(gpus))
     question = f"whether {unknown} joined the NVLink fabric is"
-    hint = "" if states else "drivers from 525 on report it: nvidia-smi -q"
+    hint = "" if nvlink_fabric.states(gpus) else "drivers from 525 on report it: nvidia-smi -q"
     return [unread("fabric-manager", node, question, "nvidia-smi does not report it", hint)] if unknown else []
 
 
