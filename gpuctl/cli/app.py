@@ -16,6 +16,7 @@ from gpuctl.cli.kube import group as kube
 from gpuctl.cli.nccl import group as nccl
 from gpuctl.cli.nodes import group as nodes
 from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.subnets import group as subnets
 from gpuctl.cli.tmux import versions as tmux
 
 
@@ -38,6 +39,7 @@ COMMANDS = (
     nodes.nodes,
     nccl.nccl,
     cluster.group,
+    subnets.subnets,
     audit.audit,
     explain.explain,
     schema.schema,
