@@ -23,11 +23,11 @@ class Space:
     `free`: addresses that AWS assigns by itself: outside reservations. `free_prefixes`: aligned /28s without a used
     address and outside explicit reservations, `reserved_prefixes` of them in prefix reservations. `largest`: prefix
     length of the largest free aligned block outside reservations, None if no address is free. `unused`: addresses that
-    nobody has, reservations included. `held`: addresses of interfaces and their prefixes.
+    nobody has, reservations included. `assigned`: addresses of interfaces and their prefixes.
     """
 
     size: int
-    held: int
+    assigned: int
     unused: int
     free: int
     free_prefixes: int
@@ -40,8 +40,8 @@ def space(subnet: Subnet) -> Space | None:
     if subnet.block is None:
         return None
     size = subnet.block.num_addresses
-    held = merged(held_ranges(subnet), size)
-    used = merged([*held, *aws_ranges(size)], size)
+    assigned = merged(assigned_ranges(subnet), size)
+    used = merged([*assigned, *aws_ranges(size)], size)
     explicit = reserved_ranges(subnet, prefixes=False)
     for_prefixes = merged(reserved_ranges(subnet, prefixes=True), size)
     free = gaps(merged([*used, *explicit, *for_prefixes], size), size)
@@ -52,7 +52,7 @@ def space(subnet: Subnet) -> Space | None:
     largest = max((largest_block(gap) for gap in free), default=0)
     return Space(
         size=size,
-        held=total(held),
+        assigned=total(assigned),
         unused=size - total(used),
         free=total(free),
         free_prefixes=outside + inside,
@@ -66,7 +66,7 @@ def aws_ranges(size: int) -> list[Range]:
     return [(0, RESERVED_FIRST), (size - RESERVED_LAST, size)]
 
 
-def held_ranges(subnet: Subnet) -> Iterator[Range]:
+def assigned_ranges(subnet: Subnet) -> Iterator[Range]:
     """Addresses and prefixes of all interfaces."""
     if subnet.block is None:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from ipaddress import IPv4Network
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -19,8 +20,8 @@ MOST_VALUES = 200  # of one filter, by EC2
 CNI_TAG = "kubernetes.io/role/cni"
 
 
-def connect(request: SubnetsRequest) -> Aws:
-    return Aws(request.region, request.aws_profile)
+def connect(region: str, aws_profile: str) -> Aws:
+    return Aws(region, aws_profile)
 
 
 def list_subnets(aws: Aws, request: SubnetsRequest) -> Listing:
@@ -152,4 +153,33 @@ def _filled(
         reservations=None if isinstance(reservations, GpuctlError) else tuple(reservations),
         why=reservations.wrong if isinstance(reservations, GpuctlError) else "",
         aws_free=(*subnet.aws_free, again.get(subnet.name, subnet.aws_free[0])),
+    )
+
+
+@dataclass(frozen=True)
+class VpcRoom:
+    """Blocks of a VPC, blocks of its subnets, and zones of the region: name -> id."""
+
+    blocks: Sequence[IPv4Network]
+    taken: Sequence[IPv4Network]
+    zones: Mapping[str, str]
+
+
+def vpc_room(aws: Aws, vpc: str) -> VpcRoom:
+    """Read where a VPC has room; InvalidInput if it does not exist."""
+    filters = [{"Name": "vpc-id", "Values": [vpc]}]
+    requests = {
+        "vpc": Request(f"read the VPC {vpc}", "ec2", "DescribeVpcs", "Vpcs", {"Filters": filters}),
+        "subnets": Request("list subnets", "ec2", "DescribeSubnets", "Subnets", {"Filters": filters}),
+        "zones": Request("list the zones", "ec2", "DescribeAvailabilityZones", "AvailabilityZones"),
+    }
+    answers = {key: _value(result) for key, result in aws.read_all(requests, _as_is).items()}
+    if not answers["vpc"]:
+        raise InvalidInput(f"read the VPC {vpc}", "it does not exist", "check the id, --region and --aws-profile")
+    associated = answers["vpc"][0].get("CidrBlockAssociationSet") or answers["vpc"]
+    states = [(one["CidrBlock"], (one.get("CidrBlockState") or {}).get("State", "associated")) for one in associated]
+    return VpcRoom(
+        [IPv4Network(block) for block, state in states if state == "associated"],
+        [block for one in answers["subnets"] if (block := read.subnet(one).block)],
+        {zone["ZoneName"]: zone["ZoneId"] for zone in answers["zones"]},
     )

@@ -17,3 +17,19 @@ class SubnetsRequest:
     subnet: tuple[str, ...]
     region: str
     aws_profile: str
+
+
+@dataclass(frozen=True)
+class AddRequest:
+    """A subnet to add to a VPC. `cidr`: a block, or a size such as "/21". `az`: name or id of a zone. `prefixes`: a
+    block to reserve for prefixes, "half", or "". `role`: keys of `new_subnet.ROLES`."""
+
+    vpc: str
+    cidr: str
+    az: str
+    name: str
+    prefixes: str
+    role: tuple[str, ...]
+    cluster: str
+    region: str
+    aws_profile: str

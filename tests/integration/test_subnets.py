@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,3 +134,43 @@ def test_throttled_requests_are_repeated_until_they_succeed(cloud: Cloud) -> Non
         result = run(url, "--subnet", cloud.large, AWS_MAX_ATTEMPTS="4")
     assert cloud.large in result.stdout
     assert received.count("DescribeSubnets") == 4  # two throttled, one before and one after the interfaces
+
+
+ADD = ("--cidr", "/24", "--az", "us-east-1a", "--role", "cni", "--cluster", "learning")
+
+
+def test_terraform_for_a_free_block_parses(cloud: Cloud) -> None:
+    import hcl2
+
+    result = run(cloud.url, "add", "--vpc", cloud.vpc, *ADD, "--prefixes", "half")
+    text = json.dumps(hcl2.load(io.StringIO(result.stdout)))
+    assert "10.0.0.0/24" in text
+    assert "10.0.0.128/25" in text
+    assert "aws_ec2_subnet_cidr_reservation" in text
+    assert "use1-az6" in text
+    assert "10.0.0.0/24 in use1-az6; nothing was changed" in result.stderr
+
+
+def test_cloudformation_for_it_has_no_error_or_warning_of_cfn_lint(cloud: Cloud) -> None:
+    from cfnlint.api import lint_all
+
+    def complaints(text: str) -> list[str]:
+        return [str(match) for match in lint_all(text) if match.rule.id[0] in "EW"]
+
+    text = run(cloud.url, "add", "--vpc", cloud.vpc, *ADD, "--output", "cloudformation").stdout
+    assert complaints(text) == []
+    assert complaints(text.replace('"CidrBlock": {', '"CidrBlok": {')) != []
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("--cidr", "10.0.2.128/25", "--az", "us-east-1a"), "overlaps the subnet 10.0.2.0/24"),
+        (("--cidr", "/24", "--az", "eu-central-1a"), "no zone eu-central-1a"),
+    ],
+)
+def test_a_subnet_that_cannot_be_is_invalid_input(cloud: Cloud, words: tuple[str, ...], wrong: str) -> None:
+    error = run(cloud.url, "add", "--vpc", cloud.vpc, *words).exception
+    assert isinstance(error, GpuctlError)
+    assert error.exit_code == 2
+    assert wrong in error.wrong

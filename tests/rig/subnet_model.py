@@ -107,7 +107,7 @@ def brute_force(made: Subnet) -> Space | None:
     ]
     return Space(
         size=size,
-        held=len(held),
+        assigned=len(held),
         unused=len(unused),
         free=len(free),
         free_prefixes=len(usable),

@@ -8,7 +8,7 @@ from gpuctl.cli.shared.click_groups import GroupWithDefault
 from gpuctl.cli.subnets.show import show
 
 
-@click.group("subnets", cls=GroupWithDefault, default="show")
+@click.group("subnets", cls=GroupWithDefault, default="show", members={"add": "gpuctl.cli.subnets.add:add"})
 def subnets() -> None:
     """Show the subnets of AWS: free addresses and /28 blocks, who holds the others, and what is left behind.
 

@@ -50,17 +50,21 @@ def show(
     check_svg(svg)
     started = time.monotonic()
     with output.slow_notice("asking AWS"):
-        listing = flow.list_subnets(flow.connect(request), request)
-    held_by = owners(listing.subnets)
+        listing = flow.list_subnets(flow.connect(request.region, request.aws_profile), request)
+    owner_by_interface = owners(listing.subnets)
     if svg is not None:
-        _write(svg, drawing.svg(listing.subnets, held_by))
+        _write(svg, drawing.svg(listing.subnets, owner_by_interface))
     results = judge(listing)
-    details = {"region": listing.region, "account": listing.account or None, "subnets": as_dicts(listing, held_by)}
+    details = {
+        "region": listing.region,
+        "account": listing.account or None,
+        "subnets": as_dicts(listing, owner_by_interface),
+    }
     seconds = round(time.monotonic() - started, 3)
     target = request.cluster or request.vpc or listing.region
     report = Report("subnets", {target: results}, details, strict=strict, seconds=seconds)
     draws = picture if picture is not None else len(listing.subnets) <= MOST_PICTURES
-    publish(report, form, metrics, lambda: table(listing, held_by, results, draws))
+    publish(report, form, metrics, lambda: table(listing, owner_by_interface, results, draws))
     raise click.exceptions.Exit(report.exit_code)
 
 
@@ -78,13 +82,13 @@ def _write(path: Path, text: str) -> None:
         raise GpuctlError(f"draw to {path}", error.strerror or str(error)) from error
 
 
-def table(listing: Listing, held_by: Mapping[str, Owner], results: Sequence[Finding], draws: bool) -> None:
+def table(listing: Listing, owner_by_interface: Mapping[str, Owner], results: Sequence[Finding], draws: bool) -> None:
     from gpuctl.domain.findings import Verdict
 
-    output.table(HEAD, (row(subnet, held_by) for subnet in listing.subnets))
+    output.table(HEAD, (row(subnet, owner_by_interface) for subnet in listing.subnets))
     if draws:
         click.echo()
-        for line in pictures(listing.subnets, held_by):
+        for line in pictures(listing.subnets, owner_by_interface):
             click.echo(line)
     problems = [finding for finding in results if finding.verdict is not Verdict.OK]
     if problems:
@@ -94,13 +98,13 @@ def table(listing: Listing, held_by: Mapping[str, Owner], results: Sequence[Find
     click.echo(f"\n{count} in {listing.region}: {len(problems)} findings" if problems else f"\n{count}: all well")
 
 
-def row(subnet: Subnet, held_by: Mapping[str, Owner]) -> tuple[str, ...]:
+def row(subnet: Subnet, owner_by_interface: Mapping[str, Owner]) -> tuple[str, ...]:
     from gpuctl.subnets.blocks import space
 
     room = space(subnet)
     start = (subnet.name, subnet.label or "-", subnet.zone_id or subnet.zone)
     if room is None:
-        return (*start, "IPv6 only", "-", "-", "-", used_by(subnet, held_by))
+        return (*start, "IPv6 only", "-", "-", "-", used_by(subnet, owner_by_interface))
     unsure = "" if subnet.reservations is not None else "≤"
     of_reservation = f" ({room.reserved_prefixes} reserved)" if room.reserved_prefixes else ""
     return (
@@ -109,32 +113,32 @@ def row(subnet: Subnet, held_by: Mapping[str, Owner]) -> tuple[str, ...]:
         f"{unsure}{room.free} of {room.size}",
         f"{unsure}{room.free_prefixes}{of_reservation}",
         f"/{room.largest}" if room.largest else "none",
-        used_by(subnet, held_by),
+        used_by(subnet, owner_by_interface),
     )
 
 
-def used_by(subnet: Subnet, held_by: Mapping[str, Owner]) -> str:
+def used_by(subnet: Subnet, owner_by_interface: Mapping[str, Owner]) -> str:
     """ "12 CNI, 4 node": addresses by the sort of their owner, the most first."""
-    counts = addresses_by_kind(subnet, held_by)
+    counts = addresses_by_kind(subnet, owner_by_interface)
     return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "nobody"
 
 
-def addresses_by_kind(subnet: Subnet, held_by: Mapping[str, Owner]) -> dict[str, int]:
+def addresses_by_kind(subnet: Subnet, owner_by_interface: Mapping[str, Owner]) -> dict[str, int]:
     from gpuctl.subnets.blocks import PREFIX_SIZE
 
     counts = Counter[str]()
     for one in subnet.interfaces:
-        counts[str(held_by[one.name].kind)] += len(one.addresses) + PREFIX_SIZE * len(one.prefixes)
+        counts[str(owner_by_interface[one.name].kind)] += len(one.addresses) + PREFIX_SIZE * len(one.prefixes)
     return dict(counts.most_common())
 
 
-def pictures(subnets: Sequence[Subnet], held_by: Mapping[str, Owner]) -> Iterator[str]:
+def pictures(subnets: Sequence[Subnet], owner_by_interface: Mapping[str, Owner]) -> Iterator[str]:
     """Lines of all pictures and of their legend, with colours, which `click.echo` removes for files and pipes."""
     from gpuctl.subnets import picture
 
     uses: list[picture.Use] = []
     for subnet in subnets:
-        cells = picture.cells(subnet, held_by)
+        cells = picture.cells(subnet, owner_by_interface)
         if not cells:
             continue
         uses += [use for cell in cells for use in cell.counts]
@@ -163,12 +167,12 @@ def _coloured(letter: str, use: Any) -> str:
     return click.style(letter, bg=(red, green, blue), fg="bright_white" if dark else "black")
 
 
-def as_dicts(listing: Listing, held_by: Mapping[str, Owner]) -> list[dict[str, Any]]:
+def as_dicts(listing: Listing, owner_by_interface: Mapping[str, Owner]) -> list[dict[str, Any]]:
     """JSON form of the subnets (docs/subnets.md)."""
-    return [_as_dict(subnet, held_by) for subnet in listing.subnets]
+    return [_as_dict(subnet, owner_by_interface) for subnet in listing.subnets]
 
 
-def _as_dict(subnet: Subnet, held_by: Mapping[str, Owner]) -> dict[str, Any]:
+def _as_dict(subnet: Subnet, owner_by_interface: Mapping[str, Owner]) -> dict[str, Any]:
     from gpuctl.subnets.blocks import space
 
     room = space(subnet)
@@ -185,15 +189,15 @@ def _as_dict(subnet: Subnet, held_by: Mapping[str, Owner]) -> dict[str, Any]:
         "free_prefixes": room.free_prefixes if room else None,
         "reserved_prefixes": room.reserved_prefixes if room else None,
         "largest_free_prefix_length": room.largest if room else None,
-        "addresses_by_owner": addresses_by_kind(subnet, held_by),
+        "addresses_by_owner": addresses_by_kind(subnet, owner_by_interface),
         "reservations": None
         if reservations is None
         else [{"cidr": str(one.block), "type": "prefix" if one.prefixes else "explicit"} for one in reservations],
         "interfaces": [
             {
                 "interface": one.name,
-                "owner": str(held_by[one.name].kind),
-                "owner_name": held_by[one.name].name or None,
+                "owner": str(owner_by_interface[one.name].kind),
+                "owner_name": owner_by_interface[one.name].name or None,
                 "status": one.status,
                 "addresses": [str(address) for address in one.addresses],
                 "prefixes": [str(block) for block in one.prefixes],

@@ -22,7 +22,7 @@ def test_random_subnets_have_the_space_that_counting_every_address_gives(seed: i
 def test_an_empty_subnet_lacks_the_five_addresses_of_aws() -> None:
     room = space(subnet("10.0.0.0/24"))
     assert room is not None
-    assert (room.size, room.free, room.held) == (256, 251, 0)
+    assert (room.size, room.free, room.assigned) == (256, 251, 0)
     assert (room.free_prefixes, room.largest) == (14, 26)  # the first and last /28 have addresses of AWS
 
 
@@ -54,7 +54,7 @@ def test_an_explicit_reservation_is_for_nobody() -> None:
 def test_prefixes_of_interfaces_hold_sixteen_addresses_each() -> None:
     room = space(subnet("10.0.0.0/24", prefixes=["10.0.0.16/28"]))
     assert room is not None
-    assert (room.held, room.free, room.free_prefixes) == (16, 235, 13)
+    assert (room.assigned, room.free, room.free_prefixes) == (16, 235, 13)
 
 
 def test_a_full_subnet_has_no_block() -> None:

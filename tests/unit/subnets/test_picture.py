@@ -18,11 +18,11 @@ CNI = Interface(
     "eni-9", "subnet-0", "in-use", "aws-K8S-i-1", addresses=[IPv4Address(f"10.0.0.{n}") for n in range(16, 32)]
 )
 MADE = subnet("10.0.0.0/24", interfaces=[CNI], prefix_reservations=["10.0.0.128/25"])
-HELD_BY = owners([MADE])
+OWNERS = owners([MADE])
 
 
 def test_a_cell_stands_for_each_28_and_counts_every_address() -> None:
-    drawn = cells(MADE, HELD_BY)
+    drawn = cells(MADE, OWNERS)
     assert [cell.use for cell in drawn[:3]] == [Space.AWS, Kind.CNI, Space.FREE]
     assert (drawn[0].counts, drawn[0].full) == ({Space.AWS: 4, Space.FREE: 12}, False)
     assert (drawn[1].counts, drawn[1].full) == ({Kind.CNI: 16}, True)
@@ -37,14 +37,14 @@ def test_a_large_subnet_has_larger_cells() -> None:
 
 
 def test_the_terminal_shows_a_letter_for_each_cell_and_a_legend() -> None:
-    lines = [click.unstyle(line) for line in pictures([MADE], HELD_BY)]
+    lines = [click.unstyle(line) for line in pictures([MADE], OWNERS)]
     assert lines[0] == "subnet-0  10.0.0.0/24, one cell for each /28"
     assert lines[1].split() == ["10.0.0.0", "aC······pppppppp"]
     assert lines[-1].split("  ")[-1] == "C CNI"
 
 
 def test_the_svg_parses_has_each_cell_once_and_escapes_names() -> None:
-    text = svg([replace(MADE, label='<a & "b">\x1b')], HELD_BY)
+    text = svg([replace(MADE, label='<a & "b">\x1b')], OWNERS)
     root = ElementTree.fromstring(text)  # noqa: S314 - our own text
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 16
