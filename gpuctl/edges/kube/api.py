@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
@@ -160,24 +160,26 @@ class Api:
             raise unreachable(request.doing, self.server, error) from error
 
     def _open(self, request: Request, silent_s: float) -> Any:
-        method, url, headers, body = self._serialized(request)
-        if request.stream is None:
-            return self.client.call_api(method, url, headers, body, _request_timeout=(CONNECT_S, silent_s)).response
-        # The receiver of a stream may be slow, and urllib3 applies the connection limit to writes, too.
-        limit = urllib3.Timeout(connect=silent_s, read=silent_s)
-        options = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
-        return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **options)
+        # Past the library's own call, which differs between its versions. The receiver of a stream may be slow, and
+        # urllib3 applies the connection limit to writes, too.
+        url, headers = self._address(request)
+        connect_s = CONNECT_S if request.stream is None else silent_s
+        body = request.stream
+        if body is None and request.body is not None:
+            body = json.dumps(request.body)
+        options = {"body": body, "headers": headers, "retries": False}
+        limit = urllib3.Timeout(connect=connect_s, read=silent_s)
+        pool = self.client.rest_client.pool_manager
+        return pool.request(request.method, url, preload_content=False, timeout=limit, **options)
 
-    def _serialized(self, request: Request) -> tuple[str, str, Any, Any]:
-        """Return method, URL, headers and body in the library's form."""
-        headers = {"Content-Type": request.form, "Accept": "application/json"}
-        query = list(request.query)
-        method, url, headers, *_ = self.client.param_serialize(
-            request.method, request.path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
-        )
-        # For content types other than JSON, such as server-side apply, the library expects text.
-        plain = request.form.endswith("json") or request.body is None
-        return method, url, headers, request.body if plain else json.dumps(request.body)
+    def _address(self, request: Request) -> tuple[str, dict[str, str]]:
+        """Return URL and headers, with the credential of the configuration."""
+        headers = {**self.client.default_headers, "Content-Type": request.form, "Accept": "application/json"}
+        credential = self.client.configuration.auth_settings().get("BearerToken")
+        if credential and credential["value"]:
+            headers[credential["key"]] = credential["value"]
+        query = urlencode(list(request.query), quote_via=quote)
+        return f"{self.client.configuration.host}{request.path}" + (f"?{query}" if query else ""), headers
 
     def _note_time(self, date: str | None) -> None:
         with contextlib.suppress(TypeError, ValueError):
