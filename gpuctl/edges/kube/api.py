@@ -81,6 +81,17 @@ class Client(ApiClient):
         super().__init__(settings)
         self.credentials = credentials
 
+    def address(self, path: str, query: Sequence[tuple[str, Any]]) -> str:
+        """URL of a path with a query."""
+        encoded = urlencode(list(query), quote_via=quote)
+        return f"{self.configuration.host}{path}" + (f"?{encoded}" if encoded else "")
+
+    def login_headers(self) -> dict[str, str]:
+        """The library's headers and the credential, which is refreshed if it has expired."""
+        credential = self.configuration.auth_settings().get("BearerToken")
+        token = {credential["key"]: credential["value"]} if credential and credential["value"] else {}
+        return {**self.default_headers, **token}
+
 
 def client(doing: str, paths: Sequence[Path], context: str) -> Client:
     """Return the library's client for a context of these kubeconfigs; `doing` completes "cannot …"."""
@@ -164,7 +175,7 @@ class Api:
         # urllib3 applies the connection limit to writes, too.
         url, headers = self._address(request)
         connect_s = CONNECT_S if request.stream is None else silent_s
-        body = request.stream
+        body: Any = request.stream
         if body is None and request.body is not None:
             body = json.dumps(request.body)
         options = {"body": body, "headers": headers, "retries": False}
@@ -174,12 +185,8 @@ class Api:
 
     def _address(self, request: Request) -> tuple[str, dict[str, str]]:
         """Return URL and headers, with the credential of the configuration."""
-        headers = {**self.client.default_headers, "Content-Type": request.form, "Accept": "application/json"}
-        credential = self.client.configuration.auth_settings().get("BearerToken")
-        if credential and credential["value"]:
-            headers[credential["key"]] = credential["value"]
-        query = urlencode(list(request.query), quote_via=quote)
-        return f"{self.client.configuration.host}{request.path}" + (f"?{query}" if query else ""), headers
+        headers = {"Content-Type": request.form, "Accept": "application/json"}
+        return self.client.address(request.path, request.query), {**self.client.login_headers(), **headers}
 
     def _note_time(self, date: str | None) -> None:
         with contextlib.suppress(TypeError, ValueError):
