@@ -18,6 +18,7 @@ from gpuctl.cli.nodes import group as nodes
 from gpuctl.cli.reservations import group as reservations
 from gpuctl.cli.reservations import reserve
 from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.subnets import group as subnets
 from gpuctl.cli.tmux import versions as tmux
 
 
@@ -42,6 +43,7 @@ COMMANDS = (
     reservations.group,
     nccl.nccl,
     cluster.group,
+    subnets.subnets,
     audit.audit,
     report.report,
     incident.incident,

@@ -28,6 +28,7 @@ HOMES = {
     "gpuctl/nccl/preflight": ("preflight",),
     "gpuctl/nccl/judge": ("judge",),
     "gpuctl/nccl/advise": ("judge",),
+    "gpuctl/subnets": ("subnets",),
 }
 
 

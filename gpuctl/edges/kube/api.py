@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
@@ -80,6 +80,17 @@ class Client(ApiClient):
     def __init__(self, settings: Configuration, credentials: Credentials | None = None) -> None:
         super().__init__(settings)
         self.credentials = credentials
+
+    def address(self, path: str, query: Sequence[tuple[str, Any]]) -> str:
+        """URL of a path with a query."""
+        encoded = urlencode(list(query), quote_via=quote)
+        return f"{self.configuration.host}{path}" + (f"?{encoded}" if encoded else "")
+
+    def login_headers(self) -> dict[str, str]:
+        """The library's headers and the credential, which is refreshed if it has expired."""
+        credential = self.configuration.auth_settings().get("BearerToken")
+        token = {credential["key"]: credential["value"]} if credential and credential["value"] else {}
+        return {**self.default_headers, **token}
 
 
 def client(doing: str, paths: Sequence[Path], context: str) -> Client:
@@ -160,24 +171,22 @@ class Api:
             raise unreachable(request.doing, self.server, error) from error
 
     def _open(self, request: Request, silent_s: float) -> Any:
-        method, url, headers, body = self._serialized(request)
-        if request.stream is None:
-            return self.client.call_api(method, url, headers, body, _request_timeout=(CONNECT_S, silent_s)).response
-        # The receiver of a stream may be slow, and urllib3 applies the connection limit to writes, too.
-        limit = urllib3.Timeout(connect=silent_s, read=silent_s)
-        options = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
-        return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **options)
+        # Past the library's own call, which differs between its versions. The receiver of a stream may be slow, and
+        # urllib3 applies the connection limit to writes, too.
+        url, headers = self._address(request)
+        connect_s = CONNECT_S if request.stream is None else silent_s
+        body: Any = request.stream
+        if body is None and request.body is not None:
+            body = json.dumps(request.body)
+        options = {"body": body, "headers": headers, "retries": False}
+        limit = urllib3.Timeout(connect=connect_s, read=silent_s)
+        pool = self.client.rest_client.pool_manager
+        return pool.request(request.method, url, preload_content=False, timeout=limit, **options)
 
-    def _serialized(self, request: Request) -> tuple[str, str, Any, Any]:
-        """Return method, URL, headers and body in the library's form."""
+    def _address(self, request: Request) -> tuple[str, dict[str, str]]:
+        """Return URL and headers, with the credential of the configuration."""
         headers = {"Content-Type": request.form, "Accept": "application/json"}
-        query = list(request.query)
-        method, url, headers, *_ = self.client.param_serialize(
-            request.method, request.path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
-        )
-        # For content types other than JSON, such as server-side apply, the library expects text.
-        plain = request.form.endswith("json") or request.body is None
-        return method, url, headers, request.body if plain else json.dumps(request.body)
+        return self.client.address(request.path, request.query), {**self.client.login_headers(), **headers}
 
     def _note_time(self, date: str | None) -> None:
         with contextlib.suppress(TypeError, ValueError):

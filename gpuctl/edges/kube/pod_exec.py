@@ -134,8 +134,7 @@ def start(cluster: Cluster, pod: str, command: Command) -> Program:
 
 
 def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing: str) -> WebSocket:
-    serialized = cluster.client.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-    url, headers = serialized[1], serialized[2]
+    url, headers = cluster.client.address(path, query), cluster.client.login_headers()
     websocket = WebSocket(sslopt=tls(cluster.client.configuration), sockopt=KEEPALIVE)
     names = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
     kept = [line for name, line in names.items() if name not in ("accept", "content-type")]

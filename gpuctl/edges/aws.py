@@ -1,0 +1,252 @@
+"""AWS's APIs: bounded reads in parallel, and its errors in words. The only file that imports botocore."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+THREADS = 16
+PAGE_SIZE = 1000  # the largest that EC2 takes
+MOST_ITEMS = 200_000  # of one request: more is not read, and is an error
+CONNECT_S, READ_S = 5, 30
+ATTEMPTS = 6  # botocore waits longer before each, up to 20 s
+# Members of EC2's answers that nobody reads cost half the time of parsing them.
+KEPT: Mapping[str, frozenset[str]] = {
+    "NetworkInterface": frozenset(
+        [
+            *("NetworkInterfaceId", "SubnetId", "Description", "Status", "RequesterManaged", "RequesterId"),
+            *("InterfaceType", "Attachment", "TagSet", "PrivateIpAddresses", "PrivateIpAddress", "Ipv4Prefixes"),
+        ]
+    ),
+    "NetworkInterfacePrivateIpAddress": frozenset(["PrivateIpAddress"]),
+    "NetworkInterfaceAttachment": frozenset(["InstanceId", "DeviceIndex", "NetworkCardIndex", "InstanceOwnerId"]),
+}
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A read-only request. `operation`: as in AWS's documentation. `items`: the list in its answer that is wanted; ""
+    for the answer itself. `doing` completes "cannot …"."""
+
+    doing: str
+    service: str
+    operation: str
+    items: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def action(self) -> str:
+        """The IAM action."""
+        return f"{self.service}:{self.operation}"
+
+
+class Aws:
+    """A login and a region. Clients are made once and are shared by all threads."""
+
+    def __init__(self, region: str = "", profile: str = "") -> None:
+        from botocore.config import Config
+        from botocore.session import Session
+
+        self.profile = profile
+        self._clients: dict[str, BaseClient] = {}
+        # An explicit environment variable AWS_MAX_ATTEMPTS or AWS_RETRY_MODE would be ignored by a Config with retries.
+        retries = (
+            {} if "AWS_MAX_ATTEMPTS" in os.environ else {"retries": {"mode": "standard", "max_attempts": ATTEMPTS}}
+        )
+        self._config = Config(
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+            max_pool_connections=THREADS,
+            user_agent_extra="gpuctl",
+            **retries,
+        )
+        with self._translated("log in to AWS", ""):
+            self._session = Session(profile=profile or None)
+            self._session.get_scoped_config()  # raises if the profile or the file is not usable
+            self.region = region or self._session.get_config_variable("region") or ""
+        if not self.region:
+            raise InvalidInput("ask AWS", "no region is set", "set --region, or AWS_REGION, or region in ~/.aws/config")
+
+    def read(self, request: Request, convert: Callable[[Any], Item]) -> list[Item]:
+        """All items of all pages. Items are converted page by page, so that no two answers are in memory at once."""
+        with self._translated(request.doing, request.action):
+            return [convert(item) for item in self._items(request)]
+
+    def read_all(
+        self, requests: Mapping[Key, Request], convert: Callable[[Any], Item]
+    ) -> dict[Key, list[Item] | GpuctlError]:
+        """Read in parallel; a request that fails gets its error as its value."""
+        with AbandonablePool(min(THREADS, max(1, len(requests)))) as pool:
+            for service in {request.service for request in requests.values()}:
+                self._client(service)  # not safe in threads
+            running = {key: pool.submit(self._attempt, request, convert) for key, request in requests.items()}
+            return {key: future.result() for key, future in running.items()}
+
+    def _attempt(self, request: Request, convert: Callable[[Any], Item]) -> list[Item] | GpuctlError:
+        try:
+            return self.read(request, convert)
+        except GpuctlError as error:
+            return error
+
+    def _items(self, request: Request) -> Iterator[Any]:
+        count = 0
+        for page in self._pages(request):
+            items: Sequence[Any] = (page.get(request.items) or ()) if request.items else (page,)
+            count += len(items)
+            if count > MOST_ITEMS:
+                wrong = f"AWS lists more than {MOST_ITEMS:,} objects"
+                raise GpuctlError(request.doing, wrong, "ask for fewer, such as one VPC")
+            yield from items
+
+    def _pages(self, request: Request) -> Iterator[Mapping[str, Any]]:
+        from botocore import xform_name
+
+        client, name = self._client(request.service), xform_name(request.operation)
+        if client.can_paginate(name):
+            sized = "Filters" in request.parameters and request.service == "ec2"
+            config = {"PageSize": PAGE_SIZE} if sized else {}
+            yield from client.get_paginator(name).paginate(**request.parameters, PaginationConfig=config)
+            return
+        tokens, token = set[str](), ""
+        while token not in tokens:
+            tokens.add(token)
+            page = getattr(client, name)(**request.parameters, **({"NextToken": token} if token else {}))
+            yield page
+            token = page.get("NextToken") or ""
+            if not token:
+                return
+        raise GpuctlError(request.doing, "AWS sent the same page again", "run the command again")
+
+    def _client(self, service: str) -> BaseClient:
+        if service not in self._clients:
+            with self._translated("log in to AWS", ""):
+                if service == "ec2":
+                    _drop_members(self._session.get_component("data_loader").load_service_model("ec2", "service-2"))
+                self._clients[service] = self._session.create_client(
+                    service, region_name=self.region, config=self._config
+                )
+        return self._clients[service]
+
+    def _translated(self, doing: str, action: str) -> _Translated:
+        return _Translated(doing, action, self.profile)
+
+
+def _drop_members(model: Mapping[str, Any]) -> None:
+    """Drop members from the description of EC2 (which the loader caches), so that they are not parsed."""
+    for shape, kept in KEPT.items():
+        members = model["shapes"][shape]["members"]
+        for name in members.keys() - kept:
+            del members[name]
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+THROTTLED = frozenset(
+    [
+        *("Throttling", "ThrottlingException", "ThrottledException", "EC2ThrottledException", "RequestThrottled"),
+        *("RequestThrottledException", "RequestLimitExceeded", "Client.RequestLimitExceeded"),
+        *("TooManyRequestsException", "SlowDown"),
+    ]
+)
+LOGIN = "{login}"  # of a hint: how to log in again
+# Codes, error, what is wrong and what to try. The codes are parts of AWS's, so that a.b.NotFound is one, too.
+ANSWERS: tuple[tuple[tuple[str, ...], type[GpuctlError], str, str], ...] = (
+    (("ExpiredToken", "RequestExpired", "TokenRefreshRequired"), Unreachable, "the credentials have expired", LOGIN),
+    (
+        ("AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId", "MissingAuthent"),
+        Unreachable,
+        "AWS does not accept the credentials",
+        LOGIN,
+    ),
+    (
+        ("SignatureDoesNotMatch", "RequestTimeTooSkewed", "IncompleteSignature", "InvalidSignatureException"),
+        Unreachable,
+        "AWS does not accept the signature",
+        "compare this machine's clock (`date -u`) with the time, then check the secret key",
+    ),
+    (
+        ("UnauthorizedOperation", "AccessDenied"),
+        Unreachable,
+        "no permission for {action}",
+        "have {action} allowed for this login",
+    ),
+    (("OptInRequired",), Unreachable, "this account may not use the region", "enable it, or set --region"),
+    (
+        ("NotFound", "Malformed", "InvalidInstanceType", "InvalidParameterValue"),
+        InvalidInput,
+        "{message}",
+        "check the name and the region",
+    ),
+)
+
+
+class _Translated:
+    """Context in which botocore's errors become errors of gpuctl, in words."""
+
+    def __init__(self, doing: str, action: str, profile: str) -> None:
+        self.doing, self.action, self.profile = doing, action, profile
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if isinstance(error, ClientError):
+            raise self.refused(error.response) from error
+        if isinstance(error, BotoCoreError):
+            raise self.not_reached(error) from error
+
+    @property
+    def login(self) -> str:
+        named = f" --profile {self.profile}" if self.profile else ""
+        return f"log in again, such as with `aws sso login{named}`"
+
+    def refused(self, response: Mapping[str, Any]) -> GpuctlError:
+        """The error that AWS answered."""
+        error = response.get("Error", {})
+        code, message = str(error.get("Code", "")), str(error.get("Message", "")).strip()
+        if code in THROTTLED:
+            attempts = response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
+            wrong = f"AWS still throttles {self.action} after {attempts} attempts ({code})"
+            return Unreachable(self.doing, wrong, "wait a minute; other programs of this account and region count, too")
+        for parts, kind, wrong, hint in ANSWERS:
+            if any(part in code for part in parts):
+                words = {"action": self.action, "message": message or code, "login": self.login}
+                return kind(self.doing, f"{wrong.format(**words)} ({code})", hint.format(**words))
+        return GpuctlError(self.doing, f"{message or 'no message'} ({code or 'no code'})")
+
+    def not_reached(self, error: Exception) -> GpuctlError:
+        """The error that kept AWS from being asked."""
+        from botocore import exceptions as boto
+
+        unset = "set AWS_PROFILE or --aws-profile, or log in, such as with `aws configure sso`"
+        login = (boto.UnauthorizedSSOTokenError, boto.SSOTokenLoadError, boto.TokenRetrievalError)
+        rows: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[GpuctlError], str, str], ...] = (
+            (boto.NoCredentialsError, Unreachable, "no credentials are set", unset),
+            (boto.PartialCredentialsError, Unreachable, "the credentials are incomplete", unset),
+            (login, Unreachable, "the login has expired", self.login),
+            (boto.CredentialRetrievalError, Unreachable, "the source of the credentials failed", self.login),
+            (boto.ProfileNotFound, InvalidInput, f"no profile {self.profile or os.environ.get('AWS_PROFILE', '')}",
+             "`aws configure list-profiles` lists them"),
+            (boto.ConfigParseError, InvalidInput, "~/.aws/config or credentials cannot be parsed", "correct the file"),
+            (boto.InvalidRegionError, InvalidInput, "the region is not valid", "set --region, such as us-east-1"),
+            ((boto.ConnectTimeoutError, boto.ReadTimeoutError), Unreachable, "AWS gave no answer in time",
+             "check the region, the proxy and AWS_ENDPOINT_URL"),
+            ((boto.HTTPClientError, boto.ConnectionError), Unreachable, "AWS could not be reached",
+             "check the region, the network, the proxy and AWS_ENDPOINT_URL"),
+        )  # fmt: skip
+        for kinds, kind, wrong, hint in rows:
+            if isinstance(error, kinds):
+                return kind(self.doing, wrong, hint)
+        return GpuctlError(self.doing, f"{type(error).__name__}: {error}".splitlines()[0])

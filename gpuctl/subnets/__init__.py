@@ -1,0 +1,1 @@
+"""Subnets: free addresses and blocks, owners of interfaces, forecasts and new subnets."""

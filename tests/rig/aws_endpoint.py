@@ -1,0 +1,95 @@
+"""An AWS endpoint over HTTP on loopback (moto), and a proxy in front of it that injects errors.
+
+moto keeps subnets, interfaces and CIDR reservations. It drops prefixes, interface types and attachments of interfaces.
+"""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+LOGIN = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/nonexistent",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+}
+ERROR = """<?xml version="1.0"?>
+<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>"""
+
+
+@contextmanager
+def moto_endpoint() -> Iterator[str]:
+    """URL of moto."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+Answer = tuple[int, str]  # HTTP status and body
+Inject = Callable[[str], Answer | None]  # operation -> an answer in place of the endpoint's
+
+
+def error_for(operation: str, code: str, message: str = "injected", status: int = 400) -> Inject:
+    """Every request of this operation gets this error."""
+    return lambda name: (status, ERROR.format(code=code, message=message)) if name == operation else None
+
+
+@contextmanager
+def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, list[str]]]:
+    """URL of a proxy that answers some operations itself, and the list of the operations that it received."""
+    received: list[str] = []
+    behind = urlsplit(endpoint).netloc
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = re.search(rb"Action=(\w+)", body)
+            operation = found[1].decode() if found else self.path
+            received.append(operation)
+            injected = inject(operation)
+            status, text = (injected[0], injected[1].encode()) if injected else self._forwarded(body)
+            self.send_response(status)
+            self.send_header("Content-Type", "text/xml")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_GET = _answer  # noqa: N815 - names of the standard library
+
+        def _forwarded(self, body: bytes) -> tuple[int, bytes]:
+            connection = http.client.HTTPConnection(behind, timeout=30)
+            try:
+                connection.request(self.command, self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            finally:
+                connection.close()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,84 @@
+"""AWS's errors in words: each of them says what was done, what is wrong and what to try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.edges.aws import Aws, Request, _Translated
+from tests.rig.aws_endpoint import LOGIN
+
+LIST = Request("list subnets", "ec2", "DescribeSubnets", "Subnets")
+
+
+def translated(code: str, message: str = "a message", retries: int = 0) -> GpuctlError:
+    answer: dict[str, Any] = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"RetryAttempts": retries},
+    }
+    return _Translated("list subnets", "ec2:DescribeSubnets", "lab").refused(answer)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "wrong"),
+    [
+        ("RequestLimitExceeded", Unreachable, "AWS still throttles ec2:DescribeSubnets after 6 attempts"),
+        ("ThrottlingException", Unreachable, "AWS still throttles"),
+        ("ExpiredToken", Unreachable, "the credentials have expired"),
+        ("ExpiredTokenException", Unreachable, "the credentials have expired"),
+        ("RequestExpired", Unreachable, "the credentials have expired"),
+        ("AuthFailure", Unreachable, "AWS does not accept the credentials"),
+        ("InvalidClientTokenId", Unreachable, "AWS does not accept the credentials"),
+        ("SignatureDoesNotMatch", Unreachable, "AWS does not accept the signature"),
+        ("UnauthorizedOperation", Unreachable, "no permission for ec2:DescribeSubnets"),
+        ("AccessDeniedException", Unreachable, "no permission for ec2:DescribeSubnets"),
+        ("OptInRequired", Unreachable, "this account may not use the region"),
+        ("InvalidSubnetID.NotFound", InvalidInput, "a message"),
+        ("ResourceNotFoundException", InvalidInput, "a message"),
+        ("InternalError", GpuctlError, "a message"),
+    ],
+)
+def test_a_code_is_told_in_words(code: str, kind: type[GpuctlError], wrong: str) -> None:
+    error = translated(code, retries=5)
+    assert type(error) is kind
+    assert error.wrong.startswith(wrong)
+    assert code in error.wrong
+    assert error.doing == "list subnets"
+
+
+def test_an_expired_login_names_the_profile_to_log_in_with() -> None:
+    assert translated("ExpiredToken").hint == "log in again, such as with `aws sso login --profile lab`"
+
+
+def test_a_message_with_braces_stays_as_it_is() -> None:
+    assert "{x}" in translated("InvalidSubnetID.NotFound", "no {x}").wrong
+
+
+@pytest.fixture
+def login(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    return monkeypatch
+
+
+def test_no_region_and_no_profile_are_invalid_input(login: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match="no profile nobody"):
+        Aws(profile="nobody")
+    login.delenv("AWS_DEFAULT_REGION")
+    login.delenv("AWS_REGION")
+    with pytest.raises(InvalidInput, match="no region is set"):
+        Aws()
+
+
+def test_no_credentials_and_a_refused_connection_are_unreachable(login: pytest.MonkeyPatch) -> None:
+    login.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    login.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(Unreachable, match="AWS could not be reached"):
+        Aws().read(LIST, str)
+    login.delenv("AWS_ACCESS_KEY_ID")
+    login.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(Unreachable, match="no credentials are set"):
+        Aws().read(LIST, str)
