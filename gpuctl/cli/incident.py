@@ -18,6 +18,7 @@ from gpuctl.core.errors import InvalidInput
 if TYPE_CHECKING:
     from gpuctl.domain.job_log import JobLog
 
+STDIN = "-"
 MOST_OF_A_LINE = 1 << 20  # characters; a progress bar without line ends may be long
 
 
@@ -42,6 +43,8 @@ def read(paths: tuple[Path, ...], lines: int, form: Form, metrics: Path | None) 
     from gpuctl.domain.report import Report
 
     check_folder(metrics)
+    if lines and STDIN in map(str, paths):
+        raise InvalidInput("print the lines around a failure", "standard input is read once", "give the log as a file")
     logs = {str(path): job_log.read(_lines_of(path)) for path in dict.fromkeys(paths)}
     report = Report("incident read", {name: job_log.judge(log) for name, log in logs.items()})
 
@@ -50,7 +53,7 @@ def read(paths: tuple[Path, ...], lines: int, form: Form, metrics: Path | None) 
             if len(logs) > 1:
                 click.echo(f"{name}:")
             findings.show(judged, indent="  " if len(logs) > 1 else "", most=None)
-            if lines and name != "-":
+            if lines:
                 _show_context(Path(name), logs[name], lines)
 
     publish(report, form, metrics, show)
@@ -60,14 +63,14 @@ def read(paths: tuple[Path, ...], lines: int, form: Form, metrics: Path | None) 
 def _lines_of(path: Path) -> Iterator[str]:
     """Lines of a file, one after the other; `InvalidInput` if it cannot be read."""
     try:
-        if str(path) == "-":
+        if str(path) == STDIN:
             yield from _bounded(io.TextIOWrapper(sys.stdin.buffer, errors="replace"))
             return
         with path.open(encoding="utf-8", errors="replace") as stream:
             yield from _bounded(stream)
     except OSError as error:
         wrong = error.strerror or str(error)
-        raise InvalidInput(f"read the log {path}", wrong, "give a file of a job's output, or - ") from error
+        raise InvalidInput(f"read the log {path}", wrong, "give a file of a job's output, or -") from error
 
 
 def _bounded(stream: TextIO) -> Iterator[str]:
@@ -82,5 +85,5 @@ def _show_context(path: Path, log: JobLog, count: int) -> None:
     if log.first is None:
         return
     click.echo(f"\nlines around line {log.first.line}:")
-    for line in around([line.rstrip("\n") for line in _lines_of(path)], log.first, count, count):
-        click.echo(printable(f"  {line}"))
+    for line in around(_lines_of(path), log.first, count):
+        click.echo(printable("  " + line.rstrip("\r\n")))

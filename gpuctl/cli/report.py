@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import files, options, output
 from gpuctl.cli.shared.click_groups import Group
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.exit_codes import worst
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuctl.pages.page import Section
 
 File = click.Path(dir_okay=False, path_type=Path)
+WRITE = "write the page"
 NODE_HEADERS = ("node", "type", "GPUs", "use", "memory", "utilisation")
 USER_HEADERS = ("node", "GPUs", "user", "job or container", "memory", "since")
 
@@ -57,7 +58,6 @@ def fleet(request: FleetRequest) -> None:
     The findings are those of `gpuctl audit`, the users those of `gpuctl nodes`; nothing is changed on a node.
     Exit code 1 for FAIL and UNKNOWN, 3 if a node was not reached; the page is written all the same.
     """
-    from gpuctl.core.paths import write_atomically
     from gpuctl.domain.findings import exit_code
     from gpuctl.hosts import plan as host_plan
     from gpuctl.pages.page import Page, render
@@ -65,9 +65,10 @@ def fleet(request: FleetRequest) -> None:
 
     hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
     name = request.inventory or "localhost"
-    if not request.html.parent.is_dir():
-        raise InvalidInput(f"write the page {request.html}", "its folder does not exist", "choose a folder that exists")
+    files.check_folder(request.html, WRITE)
     state = fleet_state.ask(hosts, request.forks, request.timeout, name, output.unreached)
+    for note in state.notes:
+        click.echo(f"note: {note}", err=True)
     about = f"Read {time.strftime('%Y-%m-%d %H:%M %Z')} from {output.plural(len(hosts), 'node')} of {name}."
     sections = [
         _summary(state.nodes, state.findings),
@@ -75,13 +76,9 @@ def fleet(request: FleetRequest) -> None:
         *_nodes(state.nodes),
         *_nccl(state.measured, name),
     ]
-    try:
-        write_atomically(request.html, render(Page(f"GPU fleet {name}", about, sections)))
-    except OSError as error:
-        wrong = error.strerror or str(error)
-        raise GpuctlError(f"write the page {request.html}", wrong, "choose a folder that exists") from error
+    files.write(request.html, render(Page(f"GPU fleet {name}", about, sections)), WRITE)
     click.echo(f"wrote {request.html}", err=True)
-    sys.exit(3 if state.unreached else exit_code(state.findings))
+    sys.exit(worst([exit_code(state.findings), 3 if state.unreached else 0]))
 
 
 def _summary(nodes: Sequence[Node], findings: Sequence[Finding]) -> Section:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding, Verdict, unknown
 
-# Before each line: `srun --label`, `mpirun --tag-output` and `--prtemode`, torchrun's --tee and PyTorch's own, kubectl
-# --prefix and stern. One inside another is possible.
+# Before each line: PyTorch's own, torchrun's --tee, `mpirun --tag-output`, `kubectl logs --prefix`, stern (only pods
+# with a hyphen in their names, as tables have bars, too), and `srun --label`. One may be inside another.
 LABELS = (
     re.compile(r"^\[rank(?P<rank>\d+)\]:\s?"),
-    re.compile(r"^\[default(?P<local>\d+)\]:\s?"),
+    re.compile(r"^\[default\d+\]:\s?"),
     re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std(?:out|err)>)?:\s?"),
     re.compile(r"^\[pod/(?P<node>[^/\s\]]+)/[^\]\s]+\]\s"),
-    re.compile(r"^(?P<node>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?) (?P<container>[a-z0-9-]+) \| ?"),
+    re.compile(r"^(?P<node>[a-z0-9][a-z0-9.]*-[a-z0-9.-]*[a-z0-9]) [a-z0-9-]+ \| ?"),
     re.compile(r"^\s*(?P<rank>\d+): "),
 )
 MOST_LABELS = 3
@@ -35,12 +36,14 @@ LOST_PEER = re.compile(
     r"|Last error:\s*(?:socketProgress|Net ).*closed|ran for \d+ milliseconds before timing out",
     re.IGNORECASE,
 )
+# torchrun reports its first failed process in a line with this text, and then prints its own traceback and a table.
+# Source: torch/distributed/elastic/multiprocessing/api.py, the same text in 1.13 to 2.9.
+EPILOGUE = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+ \(pid: \d+\) of (?:binary|fn)")
 # Reports of a launcher about processes that ended; they come after the failure and repeat it.
 LAUNCHERS = re.compile(
-    r"ChildFailedError|SignalException|Sending process \d+ closing signal|CalledProcessError"
-    r"|failed \(exitcode: -?\d+\) local_rank: \d+ \(pid: \d+\) of (?:binary|fn)"
+    rf"ChildFailedError|SignalException|Sending process \d+ closing signal|CalledProcessError|{EPILOGUE.pattern}"
 )
-# srun: error: node-5: task 37: Exited with exit code 1. Source: Slurm, src/srun/libsrun/step_ctx.c and task_state.
+# srun's report: "srun: error: node-5: task 37: Exited with exit code 1".
 SRUN = re.compile(
     r"srun: error: (?P<node>[\w.-]+): tasks? (?P<ranks>[\d,-]+): (?P<how>Exited with exit code \d+|Out Of Memory|Killed"
     r"|Segmentation fault|Bus error|Aborted|Floating point exception|Terminated)[^\n]*"
@@ -94,7 +97,10 @@ PATTERNS = (
     Pattern("NCCL error", re.compile(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|NCCL error")),
     Pattern("time limit", re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT")),
     Pattern(
-        "cancelled", re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT .+|DUE TO PREEMPTION|DUE TO NODE FAILURE")
+        "cancelled",
+        re.compile(
+            r"KeyboardInterrupt|\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT .+|DUE TO PREEMPTION|DUE TO NODE FAILURE"
+        ),
     ),
     Pattern("host gone", re.compile(r"No route to host|Host key verification failed|ssh: connect to host .+")),
 )
@@ -242,12 +248,12 @@ def _hint(failure: JobFailure) -> str:
         return f"`gpuctl audit --inventory NAME{where}` checks the node" + (
             "" if where else ", once you know which it is"
         )
-    return "the lines around it: see the log"
+    return "`--around 20` prints the lines around it"
 
 
-def around(lines: Sequence[str], failure: JobFailure, before: int, after: int) -> list[str]:
-    """Return the lines around a failure."""
-    return list(lines[max(0, failure.line - 1 - before) : failure.line + after])
+def around(lines: Iterable[str], failure: JobFailure, count: int) -> list[str]:
+    """Return a failure's line with as many lines before and after it."""
+    return list(islice(lines, max(0, failure.line - 1 - count), failure.line + count))
 
 
 def unlabelled(number: int, raw: str) -> Line:

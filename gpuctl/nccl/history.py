@@ -71,11 +71,11 @@ def save_results(kind: str, inventory: str, results: Sequence[LaunchResult], fin
 
 
 BY_NUMBER = "SELECT id, at, by, kind, inventory, findings FROM measured WHERE id = :number"
-# An empty node selects all. "gpu-17" also matches a pod's node: "train-3 on gpu-17".
+# An empty node or inventory selects all. "gpu-17" also matches a pod's node: "train-3 on gpu-17".
 LATEST = """
 SELECT id, at, by, kind, inventory, findings FROM measured
-WHERE :node = ''
-OR id IN (SELECT measured FROM nodes WHERE instr(' on ' || node || ' on ', ' on ' || :node || ' on '))
+WHERE (:inventory = '' OR inventory = :inventory) AND (:node = ''
+OR id IN (SELECT measured FROM nodes WHERE instr(' on ' || node || ' on ', ' on ' || :node || ' on ')))
 ORDER BY id DESC LIMIT :count
 """
 
@@ -90,10 +90,10 @@ def load(number: int) -> Measured:
     return measurements[0]
 
 
-def latest(count: int, node: str = "") -> list[Measured]:
+def latest(count: int, node: str = "", inventory: str = "") -> list[Measured]:
     """Load the latest measurements, newest first; with `node`, only those it took part in."""
     with _opened() as store:
-        return _read(store, LATEST, {"node": node, "count": count})
+        return _read(store, LATEST, {"node": node, "inventory": inventory, "count": count})
 
 
 def nodes() -> list[str]:

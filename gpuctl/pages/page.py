@@ -30,20 +30,16 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Legend:
-    """Entries of a drawing's legend: the style of the mark, and its text."""
-
-    entries: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
 class Section:
-    """A heading and what is below it, in this order: text, drawing (SVG), legend, findings, tables."""
+    """A heading and what is below it, in this order: text, drawing (SVG), legend, findings, tables.
+
+    `legend`: the style of each mark, with "fill:" in front for a square, and its text.
+    """
 
     title: str
     text: Sequence[str] = ()
     drawing: Markup | None = None
-    legend: Legend | None = None
+    legend: Sequence[tuple[str, str]] = ()
     findings: Sequence[Finding] | None = None
     tables: Sequence[Table] = ()
 
@@ -77,9 +73,9 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None) -> str:
     """Format a measured value; "?" for one that nobody measured."""
-    return "?" if value is None else f"{value:.{digits}f}"
+    return "?" if value is None else f"{value:.1f}"
 
 
 def _cell(value: str | float | None) -> str:

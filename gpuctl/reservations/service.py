@@ -46,6 +46,9 @@ class Service:
             self._count(1)
             with self._lock:
                 self._count(-1)
+                if verb in COMMANDS:
+                    command = _build(COMMANDS[verb], content.pop("command", None))
+                    return self._command(caller, content, command)
                 return _CALLS[verb](self, caller, content)
         except GpuctlError as error:
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
@@ -57,12 +60,6 @@ class Service:
     def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         request = _build(Request, content.pop("request", None))
         return self._command(caller, content, Submit(request))
-
-    def command(self, verb: str) -> Call:
-        def act(_: Service, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-            return self._command(caller, content, _build(COMMANDS[verb], content.pop("command", None)))
-
-        return act
 
     def _command(self, caller: Caller, content: dict[str, Any], command: Command) -> dict[str, Any]:
         key = content.pop("key", None)
@@ -143,47 +140,42 @@ class Service:
         """Everything that time and nodes demand: repair, warn, end, plan, order; again while orders change rows."""
         with self._lock:
             self._decide("reconciler", reconcile.repair)
-            self._observe()
-            self._warn()
+            for name in self.agents:
+                self._observe(name)
+            book = self.store.load()
+            for warning in expiry.warnings_due(book, max(self.clock(), book.clock.at)):
+                self._warn(book.reservations[warning.reservation], warning)
             for _ in range(4):
                 self._decide("expiry", expiry.tick)
                 self._decide("planner", plan.plan)
                 if not [order for order in reports.orders(self.store.load()) if self._order(order)]:
                     return
 
-    def _decide(self, actor: str, decide: Callable[[Draft], object]) -> None:
+    def _decide(self, actor: str, decide: Callable[[Draft], Built]) -> Built:
+        """Commit what is decided on a snapshot, again on a newer one if rows have changed; returns what it returned."""
         for _ in range(TRIES):
             draft = Draft(self.store.load(), self.clock(), actor)
-            decide(draft)
+            result = decide(draft)
             decision = draft.decision()
             try:
                 if not decision.empty:
                     self.store.commit(decision)
             except Conflict:
                 continue
-            return
+            return result
         raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
 
-    def _observe(self) -> None:
-        for name, agent in self.agents.items():
-            node = self.store.load().nodes[name]
-            try:
-                observation = agent.observe(node.fence)
-            except (OSError, NotObeyed) as error:
-                self._silent(name, str(error))
-                continue
-            self._silent_since.pop(name, None)
-            self._decide("nodes", lambda draft, name=name: reports.node_back(draft, name))  # type: ignore[misc]
-            strays: list[Order] = []
-
-            def compare(
-                draft: Draft, observation: reconcile.Observation = observation, strays: list[Order] = strays
-            ) -> None:
-                strays[:] = reconcile.compare(draft, {observation.node: observation})
-
-            self._decide("reconciler", compare)
-            for order in strays:
-                self._order(order)
+    def _observe(self, name: str) -> None:
+        """Compare a node's sessions with the ledger, and order away what should not be there."""
+        try:
+            observation = self.agents[name].observe(self.store.load().nodes[name].fence)
+        except (OSError, NotObeyed) as error:
+            self._silent(name, str(error))
+            return
+        self._silent_since.pop(name, None)
+        self._decide("nodes", lambda draft: reports.node_back(draft, name))
+        for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
+            self._order(stray)
 
     def _silent(self, name: str, reason: str) -> None:
         since = self._silent_since.setdefault(name, self.clock())
@@ -191,20 +183,12 @@ class Service:
         if self.clock() - since >= limit and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self) -> None:
-        book = self.store.load()
-        for warning in expiry.warnings_due(book, max(self.clock(), book.clock.at)):
-            row, terminals = book.reservations[warning.reservation], 0
-            cause = "it is idle" if warning.idle else "its time is over"
-            minutes = max(1, round(warning.left_s / 60))
-            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more: gpuctl reservations extend {row.id}"
-            for slot in row.slots:
-                terminals += self._deliver(slot.node, row.person, text).terminals
-
-            def record(draft: Draft, warning: expiry.Notice = warning, terminals: int = terminals) -> None:
-                expiry.record_warning(draft, warning, terminals)
-
-            self._decide("expiry", record)
+    def _warn(self, row: Reservation, warning: expiry.Notice) -> None:
+        cause = "it is idle" if warning.idle else "its time is over"
+        minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
+        text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
+        terminals = sum(self._deliver(slot.node, row.person, text).terminals for slot in row.slots)
+        self._decide("expiry", lambda draft: expiry.record_warning(draft, warning, terminals))
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:
         try:
@@ -238,15 +222,11 @@ _CALLS: dict[str, Call] = {
     "submit": Service.submit,
     "state": Service.state,
     "history": Service.history,
-    **{
-        verb: lambda service, caller, content, verb=verb: service.command(verb)(service, caller, content)  # type: ignore[misc]
-        for verb in COMMANDS
-    },
 }
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(call, dict) or call.get("do") not in _CALLS:
+    if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *COMMANDS}:
         raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
     return call["do"], {name: value for name, value in call.items() if name != "do"}
 

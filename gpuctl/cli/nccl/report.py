@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import files, findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import data
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.domain.report import Report
     from gpuctl.nccl.history import Measured
 
+WRITE = "write the page"
 WIDTH = 200  # of a map if standard output is not a terminal
 
 
@@ -106,19 +107,12 @@ def _show(measured: Measured) -> None:
 
 
 def _write(measured: Measured, html: Path, instance: str) -> None:
-    from gpuctl.core.paths import write_atomically
     from gpuctl.nccl.report.bars import bars
     from gpuctl.nccl.report.page import Content, page
 
     title = f"NCCL {measured.kind}: {output.plural(len(measured.nodes), 'node')} of {measured.inventory}"
     at, drawn = f"Measured {measured.at} by {measured.by}.", bars(measured.results, instance) if instance else ()
-    text = page(Content(title, at, measured.results, measured.findings, drawn))
-    try:
-        write_atomically(html, text)
-    except OSError as error:
-        raise GpuctlError(
-            f"write the page {html}", error.strerror or str(error), "choose a folder that exists"
-        ) from error
+    files.write(html, page(Content(title, at, measured.results, measured.findings, drawn)), WRITE)
     click.echo(f"wrote {html}", err=True)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from gpuctl.cli.shared import options, output
-from gpuctl.core.errors import GpuctlError
+from gpuctl.cli.shared import files, options, output
 
 if TYPE_CHECKING:
     from gpuctl.domain.report import Report
 
 Form = Literal["table", "json", "yaml", "junit"]
+METRICS = "write metrics to"
 
 # Parameters: `form` and `metrics`.
 report_options = options.together(
@@ -45,7 +45,7 @@ def publish(report: Report, form: Form, metrics: Path | None, table: Callable[[]
     from gpuctl.domain import report as forms
 
     if metrics is not None:
-        _write(metrics, forms.metrics(report, time.time()))
+        files.write(metrics, forms.metrics(report, time.time()), METRICS, files.READABLE)
     if form == "table":
         table()
     elif form == "junit":
@@ -63,20 +63,4 @@ def data(report: Report, form: output.Output) -> None:
 
 def check_folder(metrics: Path | None) -> None:
     """Raise InvalidInput if the metrics cannot be written, before a long command starts."""
-    import os
-
-    from gpuctl.core.errors import InvalidInput
-
-    folder = metrics.absolute().parent if metrics else None
-    if folder and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        wrong = "no such folder" if not folder.is_dir() else "the folder is not writable"
-        raise InvalidInput(f"write metrics to {metrics}", wrong, "create the folder, or name another file")
-
-
-def _write(path: Path, text: str) -> None:
-    from gpuctl.core.paths import write_atomically
-
-    try:
-        write_atomically(path, text, 0o644)  # the collector runs as another user
-    except OSError as error:
-        raise GpuctlError(f"write metrics to {path}", error.strerror or str(error)) from error
+    files.check_folder(metrics, METRICS)

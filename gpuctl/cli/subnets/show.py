@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import files, findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.cli.subnets.options import selection
-from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.engine import printable
 from gpuctl.subnets.request import SubnetsRequest
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
     from gpuctl.subnets.model import Listing, Owner, Subnet
 
+DRAW = "draw to"
 MOST_PICTURES = 10  # drawn without --picture
 HEAD = ("SUBNET", "NAME", "AZ", "CIDR", "FREE", "FREE /28", "LARGEST", "USED BY")
 
@@ -47,13 +47,13 @@ def show(
     from gpuctl.subnets.owners import owners
 
     check_folder(metrics)
-    check_svg(svg)
+    files.check_folder(svg, DRAW)
     started = time.monotonic()
     with output.slow_notice("asking AWS"):
         listing = flow.list_subnets(flow.connect(request.region, request.aws_profile), request)
     owner_by_interface = owners(listing.subnets)
     if svg is not None:
-        _write(svg, drawing.svg(listing.subnets, owner_by_interface))
+        files.write(svg, drawing.svg(listing.subnets, owner_by_interface), DRAW, files.READABLE)
     results = judge(listing)
     details = {
         "region": listing.region,
@@ -66,20 +66,6 @@ def show(
     draws = picture if picture is not None else len(listing.subnets) <= MOST_PICTURES
     publish(report, form, metrics, lambda: table(listing, owner_by_interface, results, draws))
     raise click.exceptions.Exit(report.exit_code)
-
-
-def check_svg(path: Path | None) -> None:
-    if path is not None and not path.absolute().parent.is_dir():
-        raise InvalidInput(f"draw to {path}", "no such folder", "create the folder, or name another file")
-
-
-def _write(path: Path, text: str) -> None:
-    from gpuctl.core.paths import write_atomically
-
-    try:
-        write_atomically(path, text, 0o644)
-    except OSError as error:
-        raise GpuctlError(f"draw to {path}", error.strerror or str(error)) from error
 
 
 def table(listing: Listing, owner_by_interface: Mapping[str, Owner], results: Sequence[Finding], draws: bool) -> None:

@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
-from kubernetes.client.exceptions import ApiException
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.core.sizes import size as size_text
@@ -167,7 +166,7 @@ class Api:
                     raise self.refusal(request.doing, response.status, _error_text(response))
                 self._note_time(response.headers.get("Date"))
                 yield response
-        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise unreachable(request.doing, self.server, error) from error
 
     def _open(self, request: Request, silent_s: float) -> Any:

@@ -13,7 +13,7 @@ from gpuctl.nccl.report.matrix import Cell, Matrix, node_summaries
 from gpuctl.pages import heat_map, line_chart
 from gpuctl.pages.heat_map import HeatMap
 from gpuctl.pages.line_chart import Chart, Line, in_units
-from gpuctl.pages.page import Legend, Section, Table, number
+from gpuctl.pages.page import Section, Table, number
 
 STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
 SLOW = 0.95  # of the median of the runs alike: what is below is drawn by name
@@ -62,7 +62,7 @@ def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> Section |
     title = "Bus bandwidth by message size"
     drawing = line_chart.svg(Chart(f"{title}; the table below has the values", "busbw, GB/s", lines))
     table = _values(named or drawn[: len(STYLES)])
-    return Section(title, drawing=drawing, legend=Legend(legend), tables=[table])
+    return Section(title, drawing=drawing, legend=legend, tables=[table])
 
 
 def _named(drawn: Sequence[LaunchResult]) -> tuple[list[LaunchResult], int]:
@@ -120,7 +120,7 @@ def pairs(matrix: Matrix) -> Section | None:
     drawing = heat_map.svg(HeatMap(title, names, lambda one, other: _shade(matrix.cell(one, other), matrix.usual)))
     entries = [(f"fill:{style}", text) for _, style, text in SHADES]
     entries += [(f"fill:{FAILED}", "failed, no result"), (f"fill:{NOT_MEASURED}", "not measured")]
-    return Section("Pairs of nodes", text, drawing, Legend(entries), tables=[_slowest(matrix)])
+    return Section("Pairs of nodes", text, drawing, entries, tables=[_slowest(matrix)])
 
 
 def _shade(cell: Cell | None, usual: float | None) -> str:

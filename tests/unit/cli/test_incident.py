@@ -48,6 +48,12 @@ def test_standard_input_and_bytes_that_are_no_text_are_read() -> None:
     assert "the log is empty" in run("-").output
 
 
+def test_lines_around_a_failure_need_a_file() -> None:
+    result = run("-", "--around", "3", stdin=LINES)
+    assert isinstance(result.exception, InvalidInput)
+    assert "standard input is read once" in str(result.exception)
+
+
 @pytest.mark.parametrize("name", ["none.log", "."])
 def test_what_cannot_be_read_is_an_error(name: str, tmp_path: Path) -> None:
     result = run(tmp_path / name)

@@ -73,6 +73,11 @@ def test_labels_of_launchers_give_rank_and_node(line: str, rank: int | None, nod
     assert (found.rank, found.node, found.kind, found.line) == (rank, node, kind, 2)
 
 
+def test_a_column_of_a_table_is_no_pod_and_an_interrupt_no_fault_of_the_program() -> None:
+    assert first("epoch 1 | CUDA error: unspecified launch failure").node == ""
+    assert first("[rank0]: KeyboardInterrupt").kind == "cancelled"
+
+
 def test_a_rank_that_lost_another_one_is_no_cause_though_it_printed_first() -> None:
     found = first("[rank0]: RuntimeError: Connection closed by peer [10.0.0.7]:4242", "[rank9]: KeyError: 'loss'")
     assert (found.rank, found.kind) == (9, "exception")
@@ -121,5 +126,5 @@ def test_any_range_of_srun_is_read_without_an_error() -> None:
 
 
 def test_the_lines_around_a_failure_stay_within_the_log() -> None:
-    assert job_log.around(TORCHRUN, first(*TORCHRUN), 1, 1) == TORCHRUN[1:4]
-    assert job_log.around(["ValueError: a"], first("ValueError: a"), 5, 5) == ["ValueError: a"]
+    assert job_log.around(TORCHRUN, first(*TORCHRUN), 1) == TORCHRUN[1:4]
+    assert job_log.around(["ValueError: a"], first("ValueError: a"), 5) == ["ValueError: a"]
