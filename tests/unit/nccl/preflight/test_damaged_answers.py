@@ -101,6 +101,8 @@ def must_be_refused(before: object, text: str) -> bool:
         return True
     if text in damaged_json.NO_NUMBERS or text == damaged_json.DEEP:
         return True
+    if before == "unlimited" and type(after) is int and after >= 0:  # a limit is a number, too
+        return False
     kinds = {float if type(value) is int else type(value) for value in (before, after)}
     return before is not None and after is not None and len(kinds) == 2
 
