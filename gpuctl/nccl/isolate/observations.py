@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
+from statistics import mean, median
 from typing import TypeVar
 
 from gpuctl.domain.findings import Finding
@@ -206,6 +206,27 @@ class Evidence:
     def guessed(self) -> bool:
         """True if that class has too few runs to know its spread."""
         return self._most is None or self._most.count < FEW
+
+    def repeat_spread(self, node: str) -> float:
+        """The spread (standard deviation, relative) of repeated runs of the same nodes, without this one; 0 of none.
+
+        It is what the fleet itself shows, and a bad node has no part in it.
+        """
+        groups = [logs for nodes, logs in self._repeats.items() if node not in nodes]
+        squares = sum((value - mean(logs)) ** 2 for logs in groups for value in logs)
+        freedom = sum(len(logs) - 1 for logs in groups)
+        return math.sqrt(squares / freedom) if freedom else 0.0
+
+    @cached_property
+    def _repeats(self) -> Mapping[frozenset[str], list[float]]:
+        """The logarithms of the speeds of node sets that ran more than once; of pairs without the fabric's drift."""
+        logs: dict[frozenset[str], list[float]] = defaultdict(list)
+        for run in self.runs:
+            if run.pair and run.shortfall is not None and not run.rail:
+                logs[frozenset(run.nodes)].append(-run.shortfall)
+            elif not run.pair and not run.failed and run.gbs:
+                logs[frozenset(run.nodes)].append(math.log(run.gbs))
+        return {nodes: values for nodes, values in logs.items() if len(values) > 1}
 
     @cached_property
     def _most(self) -> Reference | None:
