@@ -168,7 +168,7 @@ class Case:
         """
         if cause.kind is not Kind.NODE or len(self.evidence.fleet.nodes) > FEW_NODES:
             return self.noise
-        shown = self.evidence.repeat_spread(cause.names[0])
+        shown = self.evidence.repeat_spread[cause.names[0]]
         return self.noise if shown <= self.noise.scale else replace(self.noise, scale=shown)
 
     def odds_of(self, run: Observation) -> dict[Cause, float]:
@@ -193,10 +193,16 @@ class Case:
     def best(self) -> Cause | None:
         """The likeliest cause with sufficient odds that beats every rival; None without one."""
         proved = filter(self.is_proved, sorted(self.odds, key=lambda one: (-self.odds[one], one.kind, one.names)))
-        if len(self.evidence.fleet.nodes) > FEW_NODES:  # there a node has enough partners of its own
-            return next(proved, None)
-        every = list(proved)
-        return next((cause for cause in every if not self._is_borrowed(cause, every)), next(iter(every), None))
+        first = next(proved, None)
+        # In larger fleets a node has enough partners of its own.
+        if (
+            first is None
+            or len(self.evidence.fleet.nodes) > FEW_NODES
+            or not any(run.failed for run in self.runs(first))
+        ):
+            return first
+        every = [first, *proved]
+        return next((cause for cause in every if not self._is_borrowed(cause, every)), first)
 
     def is_proved(self, cause: Cause) -> bool:
         """True if the odds of a cause suffice and it beats every rival."""
@@ -209,7 +215,8 @@ class Case:
         The partner of a node that crashes, which also ran with one that prints wrong values, was bad in most of its
         runs, and more often than either.
         """
-        shared = [other for other in proved if other in self._rivals(cause)]
+        failed = [run for run in self.runs(cause) if run.failed]
+        shared = [other for other in proved if other != cause and any(spoils(other, run) for run in failed)]
         return any(
             not self.without(other).is_proved(cause) and self.without(cause).is_proved(other) for other in shared
         )

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import mean, median
+from statistics import median
 from typing import TypeVar
 
 from gpuctl.domain.findings import Finding
@@ -207,15 +207,14 @@ class Evidence:
         """True if that class has too few runs to know its spread."""
         return self._most is None or self._most.count < FEW
 
-    def repeat_spread(self, node: str) -> float:
-        """The spread (standard deviation, relative) of repeated runs of the same nodes, without this one; 0 of none.
+    @cached_property
+    def repeat_spread(self) -> Mapping[str, float]:
+        """Node -> the spread (standard deviation, relative) of repeated runs of the same nodes without it; 0 of none.
 
         It is what the fleet itself shows, and a bad node has no part in it.
         """
-        groups = [logs for nodes, logs in self._repeats.items() if node not in nodes]
-        squares = sum((value - mean(logs)) ** 2 for logs in groups for value in logs)
-        freedom = sum(len(logs) - 1 for logs in groups)
-        return math.sqrt(squares / freedom) if freedom else 0.0
+        repeats = [(nodes, len(logs) - 1, _squares(logs)) for nodes, logs in self._repeats.items()]
+        return {node: _pooled([(n, s) for nodes, n, s in repeats if node not in nodes]) for node in self.fleet.nodes}
 
     @cached_property
     def _repeats(self) -> Mapping[frozenset[str], list[float]]:
@@ -231,6 +230,18 @@ class Evidence:
     @cached_property
     def _most(self) -> Reference | None:
         return max(self.references.values(), key=lambda ref: ref.count, default=None)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """The sum of the squared distances from the mean."""
+    middle = sum(values) / len(values)
+    return sum((value - middle) ** 2 for value in values)
+
+
+def _pooled(groups: Sequence[tuple[int, float]]) -> float:
+    """The standard deviation of groups, each with its degrees of freedom and sum of squares."""
+    freedom = sum(count for count, _ in groups)
+    return math.sqrt(sum(squares for _, squares in groups) / freedom) if freedom else 0.0
 
 
 def _by(items: Iterable[tuple[Key, Observation]]) -> Mapping[Key, list[Observation]]:
