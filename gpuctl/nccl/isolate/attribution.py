@@ -18,7 +18,7 @@ from gpuctl.nccl.isolate.likelihood import (
 )
 from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
-from gpuctl.nccl.isolate.observations import Evidence, Observation, ordered
+from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, ordered
 
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
@@ -159,7 +159,17 @@ class Case:
         runs, before = self.runs(cause), self.before
         if before is not None and cause in before.odds and len(before.runs(cause)) == len(runs):
             return before.odds[cause]
-        return odds(cause, runs, self.noise, self.policy.least_gap)
+        return odds(cause, runs, self._noise_without(cause), self.policy.least_gap)
+
+    def _noise_without(self, cause: Cause) -> Noise:
+        """The noise by which a cause is judged: in a small fleet no less than the spread of runs without the node.
+
+        There a handful of runs, or controls that each round is compared with, show less spread than there is.
+        """
+        if cause.kind is not Kind.NODE or len(self.evidence.fleet.nodes) > FEW_NODES:
+            return self.noise
+        shown = self.evidence.repeat_spread[cause.names[0]]
+        return self.noise if shown <= self.noise.scale else replace(self.noise, scale=shown)
 
     def odds_of(self, run: Observation) -> dict[Cause, float]:
         return {cause: self.odds[cause] for cause in self.causes[run.number]}
@@ -182,9 +192,34 @@ class Case:
 
     def best(self) -> Cause | None:
         """The likeliest cause with sufficient odds that beats every rival; None without one."""
-        sure = [cause for cause, odds in self.odds.items() if odds >= self._enough(cause) and self._all_of(cause)]
-        ordered = sorted(sure, key=lambda cause: (-self.odds[cause], cause.kind, cause.names))
-        return next((cause for cause in ordered if all(self._beats(cause, r) for r in self._rivals(cause))), None)
+        proved = filter(self.is_proved, sorted(self.odds, key=lambda one: (-self.odds[one], one.kind, one.names)))
+        first = next(proved, None)
+        # In larger fleets a node has enough partners of its own.
+        if (
+            first is None
+            or len(self.evidence.fleet.nodes) > FEW_NODES
+            or not any(run.failed for run in self.runs(first))
+        ):
+            return first
+        every = [first, *proved]
+        return next((cause for cause in every if not self._is_borrowed(cause, every)), first)
+
+    def is_proved(self, cause: Cause) -> bool:
+        """True if the odds of a cause suffice and it beats every rival."""
+        sufficient = cause in self.odds and self.odds[cause] >= self._enough(cause) and self._all_of(cause)
+        return sufficient and all(self._beats(cause, rival) for rival in self._rivals(cause))
+
+    def _is_borrowed(self, cause: Cause, proved: Sequence[Cause]) -> bool:
+        """True if it is proved only by runs that another cause explains, which is proved without this one.
+
+        The partner of a node that crashes, which also ran with one that prints wrong values, was bad in most of its
+        runs, and more often than either.
+        """
+        failed = [run for run in self.runs(cause) if run.failed]
+        shared = [other for other in proved if other != cause and any(spoils(other, run) for run in failed)]
+        return any(
+            not self.without(other).is_proved(cause) and self.without(cause).is_proved(other) for other in shared
+        )
 
     def _enough(self, cause: Cause) -> float:
         """The odds required to accept a cause: the allowed chance of a false alarm is divided among all candidates.

@@ -208,8 +208,40 @@ class Evidence:
         return self._most is None or self._most.count < FEW
 
     @cached_property
+    def repeat_spread(self) -> Mapping[str, float]:
+        """Node -> the spread (standard deviation, relative) of repeated runs of the same nodes without it; 0 of none.
+
+        It is what the fleet itself shows, and a bad node has no part in it.
+        """
+        repeats = [(nodes, len(logs) - 1, _squares(logs)) for nodes, logs in self._repeats.items()]
+        return {node: _pooled([(n, s) for nodes, n, s in repeats if node not in nodes]) for node in self.fleet.nodes}
+
+    @cached_property
+    def _repeats(self) -> Mapping[frozenset[str], list[float]]:
+        """The logarithms of the speeds of node sets that ran more than once; of pairs without the fabric's drift."""
+        logs: dict[frozenset[str], list[float]] = defaultdict(list)
+        for run in self.runs:
+            if run.pair and run.shortfall is not None and not run.rail:
+                logs[frozenset(run.nodes)].append(-run.shortfall)
+            elif not run.pair and not run.failed and run.gbs:
+                logs[frozenset(run.nodes)].append(math.log(run.gbs))
+        return {nodes: values for nodes, values in logs.items() if len(values) > 1}
+
+    @cached_property
     def _most(self) -> Reference | None:
         return max(self.references.values(), key=lambda ref: ref.count, default=None)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """The sum of the squared distances from the mean."""
+    middle = sum(values) / len(values)
+    return sum((value - middle) ** 2 for value in values)
+
+
+def _pooled(groups: Sequence[tuple[int, float]]) -> float:
+    """The standard deviation of groups, each with its degrees of freedom and sum of squares."""
+    freedom = sum(count for count, _ in groups)
+    return math.sqrt(sum(squares for _, squares in groups) / freedom) if freedom else 0.0
 
 
 def _by(items: Iterable[tuple[Key, Observation]]) -> Mapping[Key, list[Observation]]:
