@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from gpuctl.cli.reservations.reserve import output_option, place, show, socket_option, start
-from gpuctl.cli.shared import output
+from gpuctl.cli.reservations.reserve import place, show, socket_option, start
+from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.options import Finite
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
@@ -22,7 +22,7 @@ id_argument = click.argument("id_", metavar="[ID]", required=False)
 
 @click.command(name="list")
 @click.option("--mine", is_flag=True, help="Only your reservations.")
-@output_option
+@options.output
 @socket_option
 def list_(mine: bool, form: Output, socket: Path) -> None:
     """List reservations that are active or wait."""
@@ -34,7 +34,7 @@ def list_(mine: bool, form: Output, socket: Path) -> None:
 
 
 @click.command(name="queue")
-@output_option
+@options.output
 @socket_option
 def queue_(form: Output, socket: Path) -> None:
     """Show who waits, why, and when each request starts at the earliest and latest."""
@@ -51,7 +51,7 @@ def queue_(form: Output, socket: Path) -> None:
 
 @click.command(name="show")
 @id_argument
-@output_option
+@options.output
 @socket_option
 def show_(id_: str | None, form: Output, socket: Path) -> None:
     """Show a reservation; without ID your only one."""
@@ -65,7 +65,7 @@ def show_(id_: str | None, form: Output, socket: Path) -> None:
 
 
 @click.command(name="availability")
-@output_option
+@options.output
 @socket_option
 def availability_(form: Output, socket: Path) -> None:
     """Show the free GPUs of each node."""
@@ -84,7 +84,7 @@ def availability_(form: Output, socket: Path) -> None:
 @id_argument
 @click.option("--hours", type=Finite(min=0, min_open=True), required=True, help="Hours to add.")
 @click.option("--over-promise", is_flag=True, help="For admins: grant it although a promised start moves.")
-@output_option
+@options.output
 @socket_option
 def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, socket: Path) -> None:
     """Add hours to an active reservation, unless its GPUs are promised to somebody by then."""
@@ -100,7 +100,7 @@ def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, soc
 @id_argument
 @click.option("--name", help="New name.")
 @click.option("--hours", type=Finite(min=0), help="New length of a request that waits.")
-@output_option
+@options.output
 @socket_option
 def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, socket: Path) -> None:
     """Change the name of a reservation, or the length of a request that waits."""
@@ -114,7 +114,7 @@ def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, 
 
 @click.command(name="cancel")
 @id_argument
-@output_option
+@options.output
 @socket_option
 def cancel_(id_: str | None, form: Output, socket: Path) -> None:
     """Give GPUs back, or leave the queue. Programs that use the GPUs are ended."""
@@ -127,7 +127,7 @@ def cancel_(id_: str | None, form: Output, socket: Path) -> None:
 
 @click.command(name="history")
 @id_argument
-@output_option
+@options.output
 @socket_option
 def history_(id_: str | None, form: Output, socket: Path) -> None:
     """List your reservations that are over; with ID every decision about it and its reason."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.options import Finite
 from gpuctl.cli.shared.output import Output
 
@@ -25,9 +25,6 @@ socket_option = click.option(
     envvar="GPUCTL_RESERVATIONS_SOCKET",
     help="Socket of the service.",
 )
-output_option = click.option(
-    "--output", "form", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format of the output."
-)
 
 
 @click.command()
@@ -36,7 +33,7 @@ output_option = click.option(
 @click.option("--hours", type=Finite(min=0), default=8.0, show_default=True, help="Length, such as 0.25 or 12.")
 @click.option("--name", default="", help="Name of the reservation, which commands accept like its id.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is active.")
-@output_option
+@options.output
 @socket_option
 def reserve(gpus: int, gpu_type: str | None, hours: float, name: str, wait: bool, form: Output, socket: Path) -> None:
     """Reserve GPUs.
