@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from . import boot_turn
 from .host import Host
 from .idle import states, to_switch
 from .pinning import read_pinning
@@ -16,17 +16,19 @@ CONFIG = "/etc/gpuctl/boot.conf"
 
 def main(argv: Sequence[str], host: Host | None = None) -> int:
     """Set every value that differs; return 1 if any could not be set, with the reasons on standard error."""
-    host = host or Host(argv[0] if argv else "/")
-    # Twice, as one value may block another: a governor holds its processor's energy preference.
-    apply_all(host)
-    failed = apply_all(host)
-    for wrong in failed:
-        print(wrong, file=sys.stderr)
-    return 1 if failed else 0
+    return boot_turn.take(host or Host(argv[0] if argv else "/"), "gpuctl-boot", CONFIG, apply_all)
 
 
 def apply_all(host: Host) -> list[str]:
-    """Apply every line; return the errors."""
+    """Apply every line, twice, as one value may block another; return the errors that stay.
+
+    A governor holds its processor's energy preference.
+    """
+    _apply_once(host)
+    return _apply_once(host)
+
+
+def _apply_once(host: Host) -> list[str]:
     return [wrong for key, value in lines(host) for wrong in _guarded(host, key, value)]
 
 

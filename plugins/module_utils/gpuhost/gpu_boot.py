@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from . import clock_locks, gpu_rules, mig_layout, smi
+from . import boot_turn, clock_locks, gpu_rules, mig_layout, smi
 from .host import Host
 from .model import Refused, Unreadable, Unsupported
 
@@ -21,11 +20,7 @@ MODES = {
 
 def main(argv: Sequence[str], host: Host | None = None) -> int:
     """Set every value that differs; return 1 if any could not be set, with the reasons on standard error."""
-    host = host or Host(argv[0] if argv else "/")
-    failed = apply_all(host)
-    for wrong in failed:
-        print(wrong, file=sys.stderr)
-    return 1 if failed else 0
+    return boot_turn.take(host or Host(argv[0] if argv else "/"), "gpuctl-gpu", CONFIG, apply_all)
 
 
 def apply_all(host: Host) -> list[str]:

@@ -1,6 +1,7 @@
 """One run at a time on a host: a lock that the kernel releases when its holder dies.
 
-The lock's file names the run that holds it, and afterwards the last run that ended.
+The lock's file names the run that holds it, and afterwards the last run that ended. The programs that put settings
+back at boot share the lock among themselves: a run waits for them, and they leave a run alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from .host import Host
 
 FOLDER = "/run/gpuctl"
+PATIENCE_S = 300.0  # a boot program's unit ends after that time
 
 
 class Locked(Exception):
@@ -44,21 +46,55 @@ def _ended(text: str | None) -> str | None:
 def lock(host: Host, by: str) -> Iterator[str | None]:
     """Hold the host's lock, and give the run before this one as `last_run` does.
 
-    Raise `Locked` without waiting if another run holds it.
+    Raise `Locked` without waiting if another run holds it; wait for boot programs.
     """
     host.make_private_folder(FOLDER)
     descriptor, is_new = _open(host.real(f"{FOLDER}/lock"))
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Locked(_holder(os.pread(descriptor, 4096, 0))) from None
+        _take(descriptor)
         earlier = _ended(None if is_new else os.pread(descriptor, 4096, 0).decode(errors="replace"))
         holder = {"by": by, "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         _write(descriptor, holder)
         with _undisturbed():
             yield earlier
         _write(descriptor, {"last_run": f"{os.getpid()} {time.monotonic_ns()}"})
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not _flock(descriptor, fcntl.LOCK_EX):
+        if not _flock(descriptor, fcntl.LOCK_SH):
+            raise Locked(_holder(os.pread(descriptor, 4096, 0)))
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # only boot programs hold it
+        if time.monotonic() > end:
+            raise Locked(f"a boot program of gpuctl has been at work on this host for {PATIENCE_S:.0f} s")
+        time.sleep(0.1)
+
+
+def _flock(descriptor: int, operation: int) -> bool:
+    """False if a holder prevents it."""
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def hold_off_runs(host: Host) -> Iterator[bool]:
+    """Keep runs from starting while a boot program sets values; gives False if a run is at work now.
+
+    Without waiting: systemd starts other units after the boot program, and the run may wait for one of these.
+    """
+    host.make_private_folder(FOLDER)
+    descriptor, is_new = _open(host.real(f"{FOLDER}/lock"))
+    try:
+        may = _flock(descriptor, fcntl.LOCK_SH)
+        if may and is_new:
+            _write(descriptor, {"last_run": NO_RUN})
+        yield may
     finally:
         os.close(descriptor)
 

@@ -23,9 +23,23 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = 9  # of 3.x
 # The modules of this package that each program needs; they import no others.
 MODULES = {
-    "gpuctl-boot": ("__init__", "host", "bounded_output", "topology", "idle", "pinning", "readahead", "boot"),
+    "gpuctl-boot": (
+        *("__init__", "host", "bounded_output", "lock", "boot_turn", "topology", "idle", "pinning", "readahead"),
+        "boot",
+    ),
     "gpuctl-gpu": (
-        *("__init__", "host", "bounded_output", "remembered", "model", "smi", "mig_layout", "gpu_rules"),
+        *(
+            "__init__",
+            "host",
+            "bounded_output",
+            "lock",
+            "boot_turn",
+            "remembered",
+            "model",
+            "smi",
+            "mig_layout",
+            "gpu_rules",
+        ),
         *("clock_locks", "gpu_boot"),
     ),
     "gpuctl-exec": (
