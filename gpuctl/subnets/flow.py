@@ -11,8 +11,10 @@ from typing import Any
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.edges.aws import Aws, Request
+from gpuctl.subnets import node_type as node_types
 from gpuctl.subnets import read
 from gpuctl.subnets.model import Interface, Listing, Reservation, Subnet
+from gpuctl.subnets.node_type import NodeType
 from gpuctl.subnets.request import SubnetsRequest
 
 SHARDS = 8  # lists of interfaces that are paged through at the same time
@@ -34,7 +36,7 @@ def list_subnets(aws: Aws, request: SubnetsRequest) -> Listing:
     number = "" if isinstance(account, GpuctlError) else str(account[0].get("Account", ""))
     subnets = [read.subnet(answer, number) for answer in answers]
     subnets = [one for one in subnets if cluster is None or _is_of(one, request.cluster, cluster)]
-    _check(subnets, request)
+    check_subnets(subnets, request)
     contents = aws.read_all(_contents(subnets), _convert)
     again = {one["SubnetId"]: one["AvailableIpAddressCount"] for one in aws.read(wanted, _as_is)}
     interfaces = _by_subnet(contents)
@@ -98,7 +100,8 @@ def _subnets_request(request: SubnetsRequest, cluster: _Cluster | None) -> Reque
     return Request("list subnets", "ec2", "DescribeSubnets", "Subnets", {"Filters": filters})
 
 
-def _check(subnets: Sequence[Subnet], request: SubnetsRequest) -> None:
+def check_subnets(subnets: Sequence[Subnet], request: SubnetsRequest) -> None:
+    """InvalidInput if a requested subnet is missing, or there are none."""
     missing = [name for name in request.subnet if name not in {subnet.name for subnet in subnets}]
     if missing:
         raise InvalidInput("list subnets", f"no subnet {named(missing)}", "check the ids, --vpc and --region")
@@ -154,6 +157,23 @@ def _filled(
         why=reservations.wrong if isinstance(reservations, GpuctlError) else "",
         aws_free=(*subnet.aws_free, again.get(subnet.name, subnet.aws_free[0])),
     )
+
+
+def node_type(aws: Aws, name: str) -> tuple[NodeType, frozenset[str]]:
+    """An instance type, and the ids of the zones of the region that offer it; InvalidInput if AWS does not know it."""
+    doing = f"read the instance type {name}"
+    filters = [{"Name": "instance-type", "Values": [name]}]
+    offers = {"LocationType": "availability-zone-id", "Filters": filters}
+    requests = {
+        "type": Request(doing, "ec2", "DescribeInstanceTypes", "InstanceTypes", {"InstanceTypes": [name]}),
+        "zones": Request(
+            f"list the zones that offer {name}", "ec2", "DescribeInstanceTypeOfferings", "InstanceTypeOfferings", offers
+        ),
+    }
+    answers = {key: _value(result) for key, result in aws.read_all(requests, _as_is).items()}
+    if not answers["type"]:
+        raise InvalidInput(doing, "AWS does not list it in this region", "check its name and --region")
+    return node_types.read(answers["type"][0]), frozenset(str(one["Location"]) for one in answers["zones"])
 
 
 @dataclass(frozen=True)

@@ -33,3 +33,16 @@ class AddRequest:
     cluster: str
     region: str
     aws_profile: str
+
+
+@dataclass(frozen=True)
+class ForecastRequest:
+    """Nodes to place in the subnets of `selection`. `instance_type`: such as p5.48xlarge. `pods`: on each node, with an
+    address of their own. `layout`: a value of `node_type.Layout`. `cni`: settings of the VPC CNI as NAME=VALUE."""
+
+    selection: SubnetsRequest
+    instance_type: str
+    nodes: int
+    pods: int
+    layout: str
+    cni: tuple[str, ...]

@@ -174,3 +174,73 @@ def test_a_subnet_that_cannot_be_is_invalid_input(cloud: Cloud, words: tuple[str
     assert isinstance(error, GpuctlError)
     assert error.exit_code == 2
     assert wrong in error.wrong
+
+
+# ---- forecast and diagnose -------------------------------------------------------------------------------------------
+
+
+FORECAST = ("forecast", "--type", "p5.48xlarge", "--output", "json")
+
+
+def test_a_forecast_names_the_subnet_that_holds_the_nodes(cloud: Cloud) -> None:
+    result = run(cloud.url, *FORECAST, "--nodes", "2", "--vpc", cloud.vpc)
+    [finding] = document(result)["findings"]
+    assert (finding["subject"], finding["verdict"], result.exit_code) == ("2 p5.48xlarge", "OK", 0)
+    assert cloud.large in finding["message"]
+    counts = {one["subnet"]: one["certain_nodes"] for one in document(result)["subnets"]}
+    assert counts == {cloud.small: 0, cloud.large: 2}  # half of the large one is reserved for prefixes
+
+
+def test_a_forecast_names_the_setting_with_which_they_would_fit(cloud: Cloud) -> None:
+    result = run(cloud.url, *FORECAST, "--nodes", "8", "--subnet", cloud.large)
+    [finding] = document(result)["findings"]
+    assert (finding["verdict"], result.exit_code) == ("FAIL", 1)
+    assert finding["hint"].startswith("with WARM_IP_TARGET=2 and MINIMUM_IP_TARGET=10 they fit")
+    again = run(
+        *(cloud.url, *FORECAST, "--nodes", "8", "--subnet", cloud.large),
+        *("--cni", "WARM_IP_TARGET=2", "--cni", "MINIMUM_IP_TARGET=10"),
+    )
+    assert again.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("--type", "p9.huge", "--nodes", "1"), "p9.huge"),
+        (("--type", "p5.48xlarge", "--nodes", "1", "--cni", "WARM=1"), "WARM is not among those that count here"),
+        (("--type", "p5.48xlarge", "--nodes", "1", "--subnet", "subnet-0"), "no subnet subnet-0"),
+    ],
+)
+def test_a_forecast_of_what_does_not_exist_is_invalid_input(cloud: Cloud, words: tuple[str, ...], wrong: str) -> None:
+    error = run(cloud.url, "forecast", *words).exception
+    assert isinstance(error, GpuctlError)
+    assert error.exit_code == 2
+    assert wrong in error.wrong
+
+
+def test_diagnosis_of_subnets_without_a_way_out_and_without_dns_hostnames(cloud: Cloud) -> None:
+    result = run(cloud.url, "diagnose", "--vpc", cloud.vpc, "--output", "json")
+    found = {(one["check"], one["subject"]): one for one in document(result)["findings"]}
+    closed = found["endpoints", cloud.large]
+    assert (closed["verdict"], result.exit_code) == ("FAIL", 1)
+    assert "no route leads to the internet, and no endpoint serves ec2, ecr.api" in closed["message"]
+    assert "enableDnsHostnames off" in found["dns", cloud.vpc]["message"]
+    assert found["network-acl", cloud.large]["verdict"] == "OK"
+    for one in document(result)["subnets"]:
+        assert one["route_table"].startswith("rtb-")
+        assert one["network_acl"].startswith("acl-")
+        assert one["default_route"] is None
+    lines = run(cloud.url, "diagnose", "--vpc", cloud.vpc).stdout.splitlines()
+    assert lines[0].split()[-4:] == ["DEFAULT", "ROUTE", "NETWORK", "ACL"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "check"),
+    [("DescribeRouteTables", "routes"), ("DescribeNetworkAcls", "network-acl"), ("DescribeVpcAttribute", "dns")],
+)
+def test_what_aws_refuses_to_list_is_unknown_and_the_rest_is_judged(cloud: Cloud, operation: str, check: str) -> None:
+    with error_injecting_proxy(cloud.url, error_for(operation, "UnauthorizedOperation", status=403)) as (url, _):
+        result = run(url, "diagnose", "--subnet", cloud.large, "--output", "json")
+    found = {one["check"]: one for one in document(result)["findings"]}
+    assert found[check]["verdict"] == "UNKNOWN"
+    assert found["zone"]["verdict"] == "OK"

@@ -6,8 +6,10 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
+from itertools import count
 
 from gpuctl.subnets.blocks import Space, space
+from gpuctl.subnets.demand import Demand
 from gpuctl.subnets.model import Interface, Listing, Reservation, Subnet
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -114,3 +116,34 @@ def brute_force(made: Subnet) -> Space | None:
         reserved_prefixes=sum(one <= for_prefixes for one in usable),
         largest=min(lengths, default=None),
     )
+
+
+def first_nodes_that_do_not_fit(made: Subnet, need: Demand, source: random.Random) -> int:
+    """Nodes that fit when every address and prefix is placed by itself at random, as EC2 might."""
+    assert made.block is not None
+    base, size = int(made.block.network_address), made.block.num_addresses
+    taken = {*range(4), size - 1}
+    for one in made.interfaces:
+        taken |= {int(address) - base for address in one.addresses}
+        taken |= {int(address) - base for block in one.prefixes for address in block}
+    reserved: dict[bool, set[int]] = {True: set(), False: set()}
+    for reservation in made.reservations or ():
+        reserved[reservation.prefixes] |= {int(address) - base for address in reservation.block}
+    for number in count():
+        pools = [(pool.addresses + (index > 0), pool.prefixes) for index, pool in enumerate(need.pools)]
+        pools[0] = pools[0][0] + need.launched, pools[0][1]
+        for addresses, prefixes in pools:
+            blocks = [range(first, first + 16) for first in range(0, size, 16)]
+            whole = [block for block in blocks if not taken & set(block) and not reserved[False] & set(block)]
+            inside = [block for block in whole if reserved[True] >= set(block)]
+            outside = [block for block in whole if block not in inside]
+            source.shuffle(outside)
+            chosen = [*inside, *outside][:prefixes]
+            if len(chosen) < prefixes:
+                return number
+            taken |= {offset for block in chosen for offset in block}
+            single = sorted(set(range(size)) - taken - reserved[True] - reserved[False])
+            if len(single) < addresses:
+                return number
+            taken |= set(source.sample(single, addresses))
+    raise AssertionError

@@ -1,0 +1,89 @@
+"""Read the network around subnets; what AWS refuses stays an error in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network
+from typing import Any, TypeVar
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.aws import Aws, Request
+from gpuctl.subnets.model import Subnet
+from gpuctl.subnets.network import Network, Vpc, read_acl, read_endpoint, read_nat, read_table
+
+Value = TypeVar("Value")
+LISTS = {
+    "tables": ("list route tables", "DescribeRouteTables", "RouteTables", "Filters"),
+    "acls": ("list network ACLs", "DescribeNetworkAcls", "NetworkAcls", "Filters"),
+    "endpoints": ("list VPC endpoints", "DescribeVpcEndpoints", "VpcEndpoints", "Filters"),
+    "nats": ("list NAT gateways", "DescribeNatGateways", "NatGateways", "Filter"),
+    "vpcs": ("list VPCs", "DescribeVpcs", "Vpcs", "Filters"),
+    "dhcp": ("list DHCP options", "DescribeDhcpOptions", "DhcpOptions", ""),
+}
+ATTRIBUTES = ("enableDnsSupport", "enableDnsHostnames")
+
+
+def read_network(aws: Aws, subnets: Sequence[Subnet]) -> Network:
+    """Routes, ACLs, endpoints, NAT gateways and DNS settings of the VPCs of these subnets, all asked for at once."""
+    vpcs = sorted({subnet.vpc for subnet in subnets})
+    filters = [{"Name": "vpc-id", "Values": vpcs}]
+    requests: dict[tuple[str, str], Request] = {
+        (name, ""): Request(doing, "ec2", operation, items, {key: filters} if key else {})
+        for name, (doing, operation, items, key) in LISTS.items()
+    }
+    for vpc in vpcs:
+        for attribute in ATTRIBUTES:
+            parameters = {"VpcId": vpc, "Attribute": attribute}
+            doing = f"read {attribute} of {vpc}"
+            requests[attribute, vpc] = Request(doing, "ec2", "DescribeVpcAttribute", "", parameters)
+    answers = aws.read_all(requests, lambda answer: answer)
+    return Network(
+        {vpc: _vpc(vpc, answers) for vpc in vpcs},
+        _converted(answers["tables", ""], read_table, "a route table"),
+        _converted(answers["acls", ""], read_acl, "a network ACL"),
+        _converted(answers["endpoints", ""], read_endpoint, "a VPC endpoint"),
+        _converted(answers["nats", ""], read_nat, "a NAT gateway"),
+    )
+
+
+def _converted(
+    answers: list[Any] | GpuctlError, convert: Callable[[Any], Value], what: str
+) -> Sequence[Value] | GpuctlError:
+    if isinstance(answers, GpuctlError):
+        return answers
+    try:
+        return [convert(answer) for answer in answers]
+    except (KeyError, ValueError, TypeError) as error:
+        wrong = f"{type(error).__name__.lower()} {error}"
+        return GpuctlError(f"read {what} in AWS's answer", wrong, "check AWS_ENDPOINT_URL")
+
+
+def _vpc(name: str, answers: Mapping[tuple[str, str], list[Any] | GpuctlError]) -> Vpc | GpuctlError:
+    """A VPC by its attributes and DHCP options; the first error of what is needed for it."""
+    support, hostnames = (answers[attribute, name] for attribute in ATTRIBUTES)
+    listed, options = answers["vpcs", ""], answers["dhcp", ""]
+    if isinstance(listed, GpuctlError):
+        return listed
+    if isinstance(options, GpuctlError):
+        return options
+    if isinstance(support, GpuctlError):
+        return support
+    if isinstance(hostnames, GpuctlError):
+        return hostnames
+    vpc = next((one for one in listed if one["VpcId"] == name), None)
+    if vpc is None:  # of another account, which shares the subnet
+        return GpuctlError(f"read the VPC {name}", "AWS does not list it", "ask the account that owns it")
+    chosen: Mapping[str, Any] = next((one for one in options if one["DhcpOptionsId"] == vpc.get("DhcpOptionsId")), {})
+    blocks = [one["CidrBlock"] for one in vpc.get("CidrBlockAssociationSet") or [vpc]]
+    return Vpc(
+        name,
+        [IPv4Network(block) for block in blocks],
+        bool(support[0]["EnableDnsSupport"]["Value"]),
+        bool(hostnames[0]["EnableDnsHostnames"]["Value"]),
+        [
+            str(value["Value"])
+            for item in chosen.get("DhcpConfigurations") or ()
+            if item.get("Key") == "domain-name-servers"
+            for value in item.get("Values") or ()
+        ],
+    )
