@@ -330,10 +330,11 @@ def test_sysfsutils_is_named_and_loses_as_gpuctl_boot_runs_after_it(tmp_path: Pa
     assert (row["state"], places(row)) == ("ok", [("sysfsutils", "/etc/sysfs.conf:2", False)])
 
 
-def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["kernel/mm", "devices/system/node/node0"])
+def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path, folder: str) -> None:
     root = small_server(tmp_path)
     put(root, "/proc/sys/vm/nr_hugepages", "128\n")
-    path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    path = f"/sys/{folder}/hugepages/hugepages-2048kB/nr_hugepages"
     put(root, "/etc/cron.d/site", f"@reboot root echo 0 > {path}\n")
     assert knob(root, {"sysctl.vm.nr_hugepages": "128"})["state"] == "contested"
 
