@@ -162,7 +162,8 @@ def _visit(
     due = any(r.state == DIFFERS for r in before)
     read_only = due and not records.can_be_kept(host)
     if request.get("check") or not due:
-        return {**answer, "read_only": read_only, "knobs": [as_dict(r, host) for r in before]}
+        rows = [as_dict(r, host) for r in planning.tell_what_is_lost(before)]
+        return {**answer, "read_only": read_only, "knobs": rows}
     if read_only:
         raise InvalidRequest(READ_ONLY, "gpuctl changes nothing that it cannot record: make the disk writable")
     with lock(host, run.by) as earlier:
@@ -180,7 +181,7 @@ def _visit(
             errors.update(more_errors)
             readings = read(_snapshot(changed, run.to, snapshot.machine))
         after = {r.knob: r for r in readings}
-    results = [_result(r, after.get(r.knob), errors) for r in before]
+    results = planning.tell_what_is_lost([_result(r, after.get(r.knob), errors) for r in before])
     rows = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
     return {**answer, "busy": busy, "record": name, "unrecorded": unrecorded, "knobs": rows}
 
