@@ -199,7 +199,8 @@ def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -
     if before.state != DIFFERS:
         return before
     wrong = sorted({errors[s.setting] for s in before.steps if errors.get(s.setting)} | _of(before.refresh, errors))
-    after = after or before.but(state=OK, now="as before", boot=None)  # undone: no knob to read any more
+    if after is None or _is_restored(after):  # undone: no knob to read any more, or only its record is open
+        after = before.but(state=OK, now="as before", boot=None)
     if after.state in (OK, PENDING, UNSUPPORTED) and not [w for w in wrong if not w.startswith("unsupported")]:
         return after.but(steps=before.steps)
     if after.state in (DIFFERS, OK) or (after.state == REFUSED and wrong):  # what failed may not be tried again
@@ -208,6 +209,11 @@ def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -
         )
         return after.but(state=FAILED, steps=before.steps, reason="; ".join(wrong) or mismatch)
     return after.but(steps=before.steps)
+
+
+def _is_restored(after: Reading) -> bool:
+    left = [step for step in after.steps if not step.setting.startswith(undo.NOT_COMPARED)]
+    return after.restores and bool(after.steps) and all(step.before == step.after for step in left)
 
 
 def _of(names: tuple[str, ...], errors: Mapping[str, str]) -> set[str]:
