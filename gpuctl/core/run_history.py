@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuctl.core import json_file
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 
@@ -75,8 +76,9 @@ def names() -> list[str]:
 
 
 def load(name: str) -> RunRecord:
-    """A recorded run; `InvalidInput` if none has this name."""
+    """A recorded run; `InvalidInput` if none has this name, or if its record is damaged."""
     path = state_dir() / "runs" / f"{name}.json"
     if "/" in name or not path.is_file():
         raise InvalidInput(f"show the run {name!r}", "no run has this name", "`gpuctl runs` lists them")
-    return RunRecord(**json.loads(path.read_text()))
+    doing, hint = f"read the record {path}", "it is damaged, or of another version of gpuctl: move it away"
+    return json_file.fitting(json_file.load(path, doing, hint), RunRecord, doing, hint)

@@ -58,6 +58,9 @@ def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int
     doing, hint = f"read the inventory {source}", f"try it alone: ansible-inventory --list -i {source}"
     done = _run_ansible(source, limit, limit_s, most_memory)
     wrong = _failure(done, limit_s, most_memory)
+    pipe = None if done.excess or done.code is not None else _pipe_in(source)
+    if pipe:
+        raise InvalidInput(doing, f"{pipe} is a pipe, which was waited for in vain", "move it out of the inventory")
     if wrong:
         raise InvalidInput(doing, wrong, _MAKE_READABLE if wrong.endswith((_DENIED, _DANGLING)) else hint)
     listed, _, configured = done.out.rstrip().rpartition(b"\n")
@@ -69,6 +72,12 @@ def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int
         wrong = f"no host in it matches {limit!r}" if limit else "it has no hosts"
         raise InvalidInput(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
     return {host: _with_defaults(variables, defaults) for host, variables in hosts.items()}
+
+
+def _pipe_in(folder: Path) -> Path | None:
+    """The first pipe in an inventory's folder, or the inventory itself if it is one; None if there is none."""
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names))
+    return next((path for path in (folder, *paths) if path.is_fifo()), None)
 
 
 def _run_ansible(source: Path, limit: str, limit_s: float, most_memory: int) -> Done:

@@ -34,9 +34,11 @@ def read(source: Path, limit: str, also: str = "") -> dict[str, Variables]:
     except OSError:  # such as a dangling link: Ansible decides what it means
         key = ""
     cached = cache_dir() / "inventories" / f"{key}.json"
+    hosts: dict[str, Variables]
     if key and cached.is_file():
-        hosts: dict[str, Variables] = json.loads(cached.read_text())
-        return hosts
+        with contextlib.suppress(OSError, ValueError):  # a damaged file is written again
+            hosts = json.loads(cached.read_text())
+            return hosts
     hosts = inventory.read(source, limit)
     if key:
         with contextlib.suppress(OSError):  # a folder that is not writable costs only time

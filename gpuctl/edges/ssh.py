@@ -68,7 +68,8 @@ def run_in_turns(
     try:
         done = processes.run(command(login, stays=second is not None), program, limit, second=second)
     except OSError as error:
-        return False, Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
+        hint = "set ansible_python_interpreter to one it has" if login.local else "install the OpenSSH client"
+        return False, Failure(f"cannot start {error.filename}: {error.strerror}", hint)
     return bool(done.first), done.out[done.first :] if done.code == 0 else explain(login, done, done.limit)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from gpuctl.core import file_lookup
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir
+from gpuctl.engine import printable
 from gpuctl.hosts.model import Target
 
 DEFAULT = "localhost"
@@ -65,6 +66,11 @@ def find(name: str) -> Path:
 def target(name: str, variables: Mapping[str, Any]) -> Target:
     """Turn Ansible variables into a connection; `InvalidInput` for values that make no sense, such as port 22a."""
     connection = {key: variables[key] for key in CONNECTION_VARIABLES if variables.get(key) is not None}
+    # Inventories come from other programs, too, and these texts reach terminals and messages.
+    strange = [key for key, text in {"its name": name, **connection}.items() if not _is_printable(text)]
+    if strange:
+        wrong, hint = f"{strange[0]} has control characters", "take them out of the inventory"
+        raise InvalidInput(f"reach {printable(name)} as the inventory says", wrong, hint)
     if connection.get("ansible_python_interpreter") == THIS_PYTHON:
         connection["ansible_python_interpreter"] = sys.executable
     profile = str(variables.get("host_profile_name") or "")
@@ -77,6 +83,10 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     except ValueError as error:
         hint = "check its ansible_port and ssh arguments in the inventory"
         raise InvalidInput(f"reach {name} as the inventory says", str(error), hint) from error
+
+
+def _is_printable(value: object) -> bool:
+    return not isinstance(value, str) or printable(value) == value
 
 
 def _direct(name: str, variables: Mapping[str, Any], profile: str) -> Target:

@@ -33,6 +33,14 @@ def test_a_second_read_comes_from_the_cache(here: Path) -> None:
     assert users(here) == {"remembered": None}
 
 
+def test_a_damaged_file_of_the_cache_is_read_again(here: Path) -> None:
+    users(here)
+    (kept,) = (here / "cache/inventories").iterdir()
+    kept.write_text('{"gpu-')
+    assert users(here) == {"gpu-1": None, "gpu-2": None}
+    assert "gpu-2" in kept.read_text()
+
+
 def test_variables_in_linked_files_apply(here: Path) -> None:
     (here / "shared").mkdir()
     (here / "shared/all.yml").write_text("ansible_user: one\n")

@@ -41,6 +41,15 @@ def test_a_script_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     wait_until(lambda: ended(int((tmp_path / "pid").read_text())), 20, "the script still runs")
 
 
+def test_a_pipe_that_nobody_writes_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod/hosts").write_text("gpu-1\n")
+    os.mkfifo(tmp_path / "prod/more")
+    with pytest.raises(InvalidInput, match=r"prod/more is a pipe") as refused:
+        inventory.read(tmp_path / "prod", "", limit_s=4)
+    assert refused.value.exit_code == 2
+
+
 def test_a_script_that_prints_without_end_is_stopped(tmp_path: Path) -> None:
     """Ansible itself collects what a script prints, so its memory is bounded as well."""
     with pytest.raises(InvalidInput, match=r"more than 64 MiB of memory: .* print endlessly\?"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 from gpuctl.core import run_history
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.run_history import RunRecord
 
 
 @click.group("runs", cls=Group, invoke_without_command=True)
@@ -20,10 +24,28 @@ def group(context: click.Context, form: Output) -> None:
     """
     if context.invoked_subcommand:
         return
-    runs = [run_history.load(name) for name in run_history.names()]
-    if form != "table":
+    runs, damaged = _load_all()
+    if form == "table":
+        _table(runs)
+    else:
         output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in runs], form)
-        return
+    if damaged:
+        raise damaged[0]
+
+
+def _load_all() -> tuple[list[RunRecord], list[InvalidInput]]:
+    """All runs whose records can be read, and why the others cannot."""
+    runs: list[RunRecord] = []
+    damaged: list[InvalidInput] = []
+    for name in run_history.names():
+        try:
+            runs.append(run_history.load(name))
+        except InvalidInput as error:
+            damaged.append(error)
+    return runs, damaged
+
+
+def _table(runs: Sequence[RunRecord]) -> None:
     exits = ["-" if run.exit_code is None else run.exit_code for run in runs]
     rows = [(r.name, r.actor, len(r.hosts), code, " ".join(r.command)) for r, code in zip(runs, exits, strict=True)]
     output.table(("RUN", "ACTOR", "HOSTS", "EXIT", "COMMAND"), rows)

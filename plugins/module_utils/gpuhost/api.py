@@ -162,7 +162,8 @@ def _visit(
     due = any(r.state == DIFFERS for r in before)
     read_only = due and not records.can_be_kept(host)
     if request.get("check") or not due:
-        return {**answer, "read_only": read_only, "knobs": [as_dict(r, host) for r in before]}
+        rows = [as_dict(r, host) for r in planning.tell_what_is_lost(before)]
+        return {**answer, "read_only": read_only, "knobs": rows}
     if read_only:
         raise InvalidRequest(READ_ONLY, "gpuctl changes nothing that it cannot record: make the disk writable")
     with lock(host, run.by) as earlier:
@@ -180,7 +181,7 @@ def _visit(
             errors.update(more_errors)
             readings = read(_snapshot(changed, run.to, snapshot.machine))
         after = {r.knob: r for r in readings}
-    results = [_result(r, after.get(r.knob), errors) for r in before]
+    results = planning.tell_what_is_lost([_result(r, after.get(r.knob), errors) for r in before])
     rows = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
     return {**answer, "busy": busy, "record": name, "unrecorded": unrecorded, "knobs": rows}
 
@@ -198,7 +199,8 @@ def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -
     if before.state != DIFFERS:
         return before
     wrong = sorted({errors[s.setting] for s in before.steps if errors.get(s.setting)} | _of(before.refresh, errors))
-    after = after or before.but(state=OK, now="as before", boot=None)  # undone: no knob to read any more
+    if after is None or _is_restored(after):  # undone: no knob to read any more, or only its record is open
+        after = before.but(state=OK, now="as before", boot=None)
     if after.state in (OK, PENDING, UNSUPPORTED) and not [w for w in wrong if not w.startswith("unsupported")]:
         return after.but(steps=before.steps)
     if after.state in (DIFFERS, OK) or (after.state == REFUSED and wrong):  # what failed may not be tried again
@@ -207,6 +209,11 @@ def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -
         )
         return after.but(state=FAILED, steps=before.steps, reason="; ".join(wrong) or mismatch)
     return after.but(steps=before.steps)
+
+
+def _is_restored(after: Reading) -> bool:
+    left = [step for step in after.steps if not step.setting.startswith(undo.NOT_COMPARED)]
+    return after.restores and bool(after.steps) and all(step.before == step.after for step in left)
 
 
 def _of(names: tuple[str, ...], errors: Mapping[str, str]) -> set[str]:

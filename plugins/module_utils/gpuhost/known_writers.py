@@ -15,7 +15,6 @@ from .model import Conflict
 from .resources.unit import FOLDERS
 from .startup.lines import in_order
 from .startup.search import Search
-from .startup.units import unit_text
 from .topology import online
 
 # kubernetes/kubernetes pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables.
@@ -185,7 +184,7 @@ class KnownWriters:
         for path in manifests:
             return path, _conntrack_of(self._search.text(path))
         name = "kube-proxy.service"
-        return (name, _conntrack_of(unit_text(self._search, name))) if self._starts(name) else None
+        return (name, _conntrack_of(self._search.unit_text(name))) if self._starts(name) else None
 
     def _forwarding(self) -> Iterator[Conflict]:
         if any(map(self._starts, DOCKER_UNITS)) and not self._docker_leaves_forwarding():
@@ -207,7 +206,7 @@ class KnownWriters:
             configured = json.loads(self._search.text(DOCKER) or "{}")
         except ValueError:
             return False
-        flags = unit_text(self._search, DOCKER_UNITS[0])
+        flags = self._search.unit_text(DOCKER_UNITS[0])
         return (isinstance(configured, dict) and configured.get("ip-forward") is False) or bool(
             re.search(r"--ip-forward=false", flags)
         )

@@ -24,12 +24,18 @@ SYSCTL_FOLDERS = (
 )
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 MAIN = "/etc/sysctl.conf"
-# Other names of the same value.
+# Other names that set the same value. kernel.watchdog sets both of its detectors.
 ALIASES = {
-    "vm.nr_hugepages": ("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",),
+    "vm.nr_hugepages": ("vm.nr_hugepages_mempolicy",),
     "net.ipv4.ip_forward": ("net.ipv4.conf.all.forwarding",),
+    "net.ipv4.conf.all.forwarding": ("net.ipv4.ip_forward",),
     "net.netfilter.nf_conntrack_max": ("net.nf_conntrack_max",),
+    "net.nf_conntrack_max": ("net.netfilter.nf_conntrack_max",),
+    "kernel.nmi_watchdog": ("kernel.watchdog",),
+    "kernel.soft_watchdog": ("kernel.watchdog",),
 }
+# Files below /sys with the same value, for all memory or for one NUMA node.
+SAME_FILES = {"vm.nr_hugepages": "hugepages/hugepages-2048kB/nr_hugepages"}
 
 
 class Owners:
@@ -56,8 +62,10 @@ class Owners:
 
         `twin`: the key that excludes this one; where it is set last, the value is "TWIN=VALUE".
         """
-        exact = [(v if k == key else f"{k}={v}", s) for k, v, s in self.sysctl_lines if _sets(k, v, key, twin)]
-        matches = exact or [(v, s) for k, v, s in self.sysctl_lines if "*" in k and fnmatchcase(key, k)]
+        exact = [(_shown(k, v, twin), s) for k, v, s in self.sysctl_lines if _sets(k, v, key, twin)]
+        matches = exact or [
+            (v, s) for k, v, s in self.sysctl_lines if "*" in k and any(fnmatchcase(n, k) for n in names_of(key))
+        ]
         return matches[-1] if matches else None
 
     @cached_property
@@ -138,21 +146,21 @@ class Owners:
         conflicts = []
         for k, value, line in rows:
             ours = line.path == SYSCTL
-            if (k == key and value == desired) or (ours and due):
+            if (k != twin and value == desired) or (ours and due):
                 continue
             behind = ours or line.path.rpartition("/")[2] > SYSCTL.rpartition("/")[2]
-            text = value if k == key else f"{k}={value}"
-            conflicts.append(Conflict(line.owner, line.where, text, wins=behind and line == rows[-1][2]))
+            conflicts.append(
+                Conflict(line.owner, line.where, _shown(k, value, twin), wins=behind and line == rows[-1][2])
+            )
         tuned = self.tuned_option(desired, key) + [
             rival._replace(value=f"{twin}={rival.value}") for rival in self.tuned_option("0", twin) if twin
         ]
         conflicts += [rival._replace(wins=not self.tuned_yields) for rival in tuned]
-        conflicts += self._sysctl_at_startup(key, desired) + self._sysctl_at_startup(twin, "0", f"{twin}=")
-        for alias in ALIASES.get(key, ()):
-            if alias.startswith("/"):
-                conflicts += self._file_at_startup(alias, desired)
-            else:
-                conflicts += self._sysctl_at_startup(alias, desired)
+        for name in names_of(key):
+            conflicts += self._sysctl_at_startup(name, desired)
+        conflicts += self._sysctl_at_startup(twin, "0", f"{twin}=")
+        if key in SAME_FILES:
+            conflicts += self._file_at_startup(SAME_FILES[key], desired)
         return conflicts + self.programs.rivals(key, desired)
 
     def _sysctl_at_startup(self, key: str, fine: str, prefix: str = "") -> list[Conflict]:
@@ -168,7 +176,7 @@ class Owners:
         ]
 
     def _file_at_startup(self, path: str, desired: str) -> list[Conflict]:
-        """Lines that write a kernel file; nothing of ours runs after them where a sysctl is the same value."""
+        """Lines that write a kernel file, by the end of its path; where it is a sysctl, nothing of ours runs later."""
         runs = {row.line.where for row in self._startup if row.runs}
         return [rival._replace(wins=rival.where in runs) for rival in self.mentions(desired, path)]
 
@@ -181,7 +189,7 @@ class Owners:
         for line in (self.host.read_or_none(MAIN) or "").splitlines():
             name, equals, value = line.strip().partition("=")
             k, v = dotted(name.strip().lstrip("-")), " ".join(value.split())
-            if equals and _sets(k, v, key, twin) and (k, v) != (key, desired):
+            if equals and _sets(k, v, key, twin) and (k == twin or v != desired):
                 lines.append(line)
         return lines
 
@@ -195,9 +203,18 @@ def _script_of(line: ConfigLine) -> str:
     return path if path.startswith("/") else f"{line.path.rpartition('/')[0]}/{path}"
 
 
+def names_of(key: str) -> tuple[str, ...]:
+    """A sysctl and its other names."""
+    return (key, *ALIASES.get(key, ()))
+
+
 def _sets(k: str, value: str, key: str, twin: str) -> bool:
     """True if a line for `k` sets the key, or its twin; a twin of 0 is not in force."""
-    return k == key or (k == twin != "" and value != "0")
+    return k in names_of(key) or (k == twin != "" and value != "0")
+
+
+def _shown(k: str, value: str, twin: str) -> str:
+    return f"{k}={value}" if k == twin else value
 
 
 def dotted(key: str) -> str:

@@ -7,9 +7,9 @@ from posixpath import dirname
 
 from . import undo
 from .facts.busy import busy
-from .kinds import HAVE_OWNERS, KINDS
-from .model import DIFFERS, OK, PENDING, REFUSED, UNKNOWN, UNSUPPORTED, Knob, Reading
-from .resources import file_of
+from .kinds import BOOT_PROGRAMS, HAVE_OWNERS, KINDS, WITHOUT_PROGRAM
+from .model import CONTESTED, DIFFERS, OK, PENDING, REFUSED, UNKNOWN, UNSUPPORTED, Knob, Reading
+from .resources import file_of, kernel_file_of
 from .snapshot import HostSnapshot
 
 
@@ -62,17 +62,44 @@ def _without_refused_steps(snapshot: HostSnapshot, reading: Reading) -> Reading:
 
 
 def refuse_unwritable(snapshot: HostSnapshot, readings: Sequence[Reading]) -> list[Reading]:
-    """Refuse changes of files that cannot be written, as on a read-only /etc."""
+    """Refuse changes of files that cannot be written, as on a read-only /etc, or in a container on /proc/sys."""
     return [_refused_if_unwritable(snapshot, r) if r.state == DIFFERS else r for r in readings]
 
 
 def _refused_if_unwritable(snapshot: HostSnapshot, reading: Reading) -> Reading:
     files = (file_of(step.setting) for step in reading.steps)
     fixed = sorted({dirname(path) for path in files if path and not snapshot.host.can_write(dirname(path))})
+    kernel = (kernel_file_of(step.setting) for step in reading.steps)
+    closed = [path for path in kernel if path and not snapshot.host.can_write(path)]
+    if closed:
+        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        reason = f"{closed[0]}{more} cannot be written here: set this on the machine that it belongs to"
+        return reading.but(state=REFUSED, reason=reason)
     if not fixed:
         return reading
     reason = f"{', '.join(fixed)} cannot be written: make it writable, or set this in the image of the host"
     return reading.but(state=REFUSED, reason=reason)
+
+
+def tell_what_is_lost(readings: Sequence[Reading]) -> list[Reading]:
+    """A knob is not OK whose value a program of ours would set at boot, where that program is not there."""
+    missing = {
+        kind: reading
+        for program, kinds in BOOT_PROGRAMS.items()
+        for reading in readings
+        if reading.knob == program.name and not reading.restores and reading.state not in (OK, DIFFERS, PENDING)
+        for kind in kinds
+    }
+    return [_lost_without(missing.get(r.knob.partition(".")[0]), r) for r in readings]
+
+
+def _lost_without(program: Reading | None, reading: Reading) -> Reading:
+    kept = reading.state != OK or reading.restores or reading.boot is None or reading.knob in WITHOUT_PROGRAM
+    if program is None or kept:
+        return reading
+    name = program.knob.partition(".")[2]
+    reason = f"it is lost at the next boot without {name}, which is {program.state}: {program.reason}"
+    return reading.but(state=CONTESTED, boot="kernel default", reason=reason)
 
 
 def spare_the_busy(

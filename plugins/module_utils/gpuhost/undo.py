@@ -21,6 +21,8 @@ DISTURBS = {
     "deb": "changes packages of the GPUs' software",
 }
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
+# A folder stays while it holds files of others; a module goes with its package.
+NOT_COMPARED = ("restart:", "folder:", "module:")
 
 
 def plan(snapshot: HostSnapshot, owned: Mapping[str, Owned], force: bool = False) -> list[Reading]:
@@ -133,8 +135,7 @@ def _disturbs(host: Host, step: Step) -> str:
 
 def undo_error(host: Host, step: Step) -> str:
     """Why an undone setting does not have its value; empty if it has, or if it cannot be compared."""
-    # A folder stays while it holds files of others; a module goes with its package.
-    if step.setting.startswith(("restart:", "folder:", "module:")):
+    if step.setting.startswith(NOT_COMPARED):
         return ""
     try:
         now = make(step.setting).read(host)

@@ -209,3 +209,15 @@ def test_a_disk_that_becomes_full_does_not_hide_what_was_changed(kept: Path) -> 
     assert outcome["msg"].startswith("the changes were made, but their record 000001 is incomplete: No space left")
     assert set(states(undo(kept)).values()) == {"ok"}
     assert without_units(content(kept)) == before
+
+
+def test_a_disk_that_becomes_full_does_not_hide_what_was_restored(kept: Path) -> None:
+    before = without_units(content(kept))
+    tune(kept, KNOBS)
+    answer = undo(kept, host=Full(kept))
+    assert without_units(content(kept)) == before
+    assert set(states(answer).values()) == {"ok"}
+    assert all(knob["changed"] for knob in answer["knobs"])
+    assert (answer["record"], answer["unrecorded"]) == ("000002", "No space left on device")
+    assert set(states(undo(kept)).values()) == {"ok"}
+    assert undo(kept)["knobs"] == []

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuctl.cli.hosts.runs import group
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 
@@ -48,3 +50,20 @@ def test_the_oldest_records_are_removed(monkeypatch: pytest.MonkeyPatch, limit: 
 def test_an_unknown_run_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no run has this name"):
         run_history.load("../../etc/passwd")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"name": "x", "at": "", "actor": 3}', "[" * 50_000])
+def test_a_damaged_record_is_bad_input_and_named(state: Path, text: str) -> None:
+    run_history.save(run_history.new(["tune-nodes"]))
+    (state / "runs/20260101-000000-1.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"20260101-000000-1\.json") as refused:
+        run_history.load("20260101-000000-1")
+    assert refused.value.exit_code == 2
+
+
+def test_the_other_runs_are_listed_beside_a_damaged_record(state: Path) -> None:
+    run_history.save(run_history.new(["tune-nodes"]))
+    (state / "runs/20260101-000000-1.json").write_text("{")
+    listed = CliRunner().invoke(group, [])
+    assert "tune-nodes" in listed.output
+    assert isinstance(listed.exception, InvalidInput)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rig.trees.host import TreeHost, content, put, small_server, states, tune, undo
+import pytest
+
+from tests.rig.trees.host import TreeHost, content, program, put, small_server, states, tune, undo
 
 DEEP = "file./etc/gpu/site/deep/one.conf"
 OTHER = "file./etc/gpu/site/two.conf"
 TEXT = "0644 0:0\ntext\n"
 
 
-class ReadOnlyEtc(TreeHost):
-    """A host whose /etc is on a read-only disk."""
+class ReadOnly(TreeHost):
+    """A host with a read-only folder."""
+
+    def __init__(self, root: Path, folder: str) -> None:
+        super().__init__(root)
+        self.folder = folder
 
     def can_write(self, path: str) -> bool:
-        return not path.startswith("/etc") and super().can_write(path)
+        return not path.startswith(self.folder) and super().can_write(path)
 
 
 def folders(root: Path) -> set[str]:
@@ -52,7 +58,56 @@ def test_a_read_only_etc_refuses_the_settings_that_need_it(tmp_path: Path) -> No
     knobs = {"sysctl.vm.swappiness": "1", "sysctl.vm.max_map_count": "65530"}
     put(root, "/etc/sysctl.d/50-site.conf", "vm.max_map_count = 65530\n")
     for check in (True, False):
-        answer = tune(root, knobs, host=ReadOnlyEtc(root), check=check)
+        answer = tune(root, knobs, host=ReadOnly(root, "/etc"), check=check)
         assert states(answer) == {"sysctl.vm.swappiness": "refused", "sysctl.vm.max_map_count": "ok"}
         assert "/etc/sysctl.d cannot be written" in answer["knobs"][0]["reason"]
     assert {**content(root), "etc/sysctl.d/50-site.conf": ""} == {**before, "etc/sysctl.d/50-site.conf": ""}
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "knobs"),
+    [
+        ("/proc/sys", "/proc/sys/vm/swappiness", {"sysctl.vm.swappiness": "1"}),
+        ("/proc/sys", "/proc/sys/vm/dirty_bytes", {"sysctl.vm.dirty_bytes": "1GiB"}),
+        ("/sys", "/sys/kernel/mm/transparent_hugepage/enabled", {"thp.enabled": "always"}),
+    ],
+)
+def test_kernel_files_that_cannot_be_written_are_seen_with_check(
+    tmp_path: Path, folder: str, path: str, knobs: dict[str, str]
+) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/dirty_bytes", "0\n")
+    put(root, "/proc/sys/vm/dirty_ratio", "20\n")
+    (knob,) = knobs
+    for check in (True, False):
+        answer = tune(root, knobs, host=ReadOnly(root, folder), check=check)
+        assert states(answer)[knob] == "refused"
+        assert f"{path} cannot be written here" in answer["knobs"][0]["reason"]
+    assert not (root / "etc/sysctl.d").exists()
+
+
+@pytest.mark.parametrize("folder", ["/usr", "/etc/systemd", "/etc/udev"])
+def test_a_value_is_not_ok_where_nothing_can_set_it_at_boot(tmp_path: Path, folder: str) -> None:
+    """As on distributions whose /usr is an image."""
+    root = small_server(tmp_path)
+    knobs = {"thp.enabled": "always", "irq.balance": "off", "sysctl.vm.swappiness": "1"}
+    for _ in range(2):
+        answer = tune(root, knobs, host=ReadOnly(root, folder))
+        (thp,) = [knob for knob in answer["knobs"] if knob["knob"] == "thp.enabled"]
+        assert (thp["state"], thp["now"], thp["boot"]) == ("contested", "always", "kernel default")
+        assert "lost at the next boot without gpuctl-boot, which is refused: /" in thp["reason"]
+        assert states(answer)["sysctl.vm.swappiness"] == "ok"
+    answer = tune(root, knobs)
+    assert set(states(answer).values()) <= {"ok", "unsupported"}
+
+
+def test_a_boot_program_that_could_not_be_enabled_keeps_nothing(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    systemctl = (root / "usr/bin/systemctl").read_text()
+    program(root, "systemctl-real", systemctl)
+    failing = 'case "$*" in *enable*) echo no space left >&2; exit 1;; *) exec "$0-real" "$@";; esac'
+    program(root, "systemctl", f"#!/bin/sh\n{failing}\n")
+    found = states(tune(root, {"thp.enabled": "always"}))
+    assert found == {"thp.enabled": "contested", "program.gpuctl-boot": "failed"}
+    program(root, "systemctl", systemctl)
+    assert set(states(tune(root, {"thp.enabled": "always"})).values()) == {"ok"}

@@ -289,6 +289,9 @@ PAM_FILES = {
         "/etc/pam.d/common-session": "-session optional pam_systemd.so\nsession substack deeper\n",
         "/usr/lib/pam.d/deeper": "session [success=1 default=ignore] pam_limits.so\n",
     },
+    "applied in two lines": {"/etc/pam.d/sshd": "Session \\\n required pam_limits.so # of ours\n"},
+    "named in a comment": {"/etc/pam.d/sshd": "session required pam_unix.so # no pam_limits.so\n"},
+    "other file": {"/etc/pam.d/sshd": "session required pam_limits.so conf=/etc/site-limits.conf\n"},
     "missing": {"/etc/pam.d/sshd": "# session required pam_limits.so\nauth required pam_limits.so\n"},
     "in a loop": {"/etc/pam.d/sshd": "session include sshd\n"},
 }

@@ -105,6 +105,8 @@ def test_services_of_a_timer_a_package_or_a_drop_in_win(tmp_path: Path) -> None:
     [
         ("/etc/tmpfiles.d/site.conf", "w! /proc/sys/vm/swappiness - - - - 60\n"),
         ("/usr/lib/tmpfiles.d/site.conf", "w /proc/sys/vm/swap* - - - - 60\n"),
+        ("/usr/local/lib/tmpfiles.d/site.conf", "w /proc/sys/vm/swappiness - - - - 60\\n\n"),
+        ("/etc/tmpfiles.d/site.conf", "f+ /proc/sys/vm/swappiness - - - - 60\n"),
         ("/etc/rc.local", "#!/bin/sh\nsysctl -w vm.swappiness=60\n"),
         ("/etc/cron.d/site", "@reboot root /sbin/sysctl -w vm.swappiness=60\n"),
     ],
@@ -162,6 +164,32 @@ def test_the_other_key_of_a_pair_wins_where_it_is_set_later(tmp_path: Path, key:
     assert (root / "etc/sysctl.conf").read_text() == f"vm.{twin}=0\n#gpuctl# vm.{twin}=40\n"
     put(root, "/etc/sysctl.d/zzz.conf", f"vm.{twin} = 40\n")
     assert (only(tune(root, knob))["state"], only(tune(root, knob))["boot"]) == ("contested", f"vm.{twin}=40")
+
+
+ALIASES = [
+    ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"),
+    ("net.netfilter.nf_conntrack_max", "net.nf_conntrack_max"),
+    ("vm.nr_hugepages", "vm.nr_hugepages_mempolicy"),
+    ("kernel.nmi_watchdog", "kernel.watchdog"),
+    ("kernel.soft_watchdog", "kernel.watchdog"),
+]
+
+
+@pytest.mark.parametrize(("key", "alias"), ALIASES)
+def test_another_name_of_the_value_is_compared_in_every_file(tmp_path: Path, key: str, alias: str) -> None:
+    root = small_server(tmp_path)
+    put(root, f"/proc/sys/{key.replace('.', '/')}", "1\n")
+    put(root, "/etc/sysctl.conf", f"{alias} = 1\n")
+    knob = {f"sysctl.{key}": "0"}
+    assert only(tune(root, knob))["state"] == "ok"
+    assert (root / "etc/sysctl.conf").read_text() == f"#gpuctl# {alias} = 1\n"
+    put(root, "/etc/sysctl.d/zzz.conf", f"{alias} = 0\n")
+    assert (only(tune(root, knob))["state"], only(tune(root, knob))["conflicts"]) == ("ok", [])
+    put(root, "/etc/sysctl.d/zzz.conf", f"{alias} = 1\n")
+    assert (only(tune(root, knob))["state"], only(tune(root, knob))["boot"]) == ("contested", "1")
+    (root / "etc/sysctl.d/zzz.conf").unlink()
+    unit(root, f"/sbin/sysctl -w {alias}=1")
+    assert only(tune(root, knob))["state"] == "contested"
 
 
 @pytest.mark.parametrize("reapply", ["1", "0"])

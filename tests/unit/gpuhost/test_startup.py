@@ -128,6 +128,25 @@ def test_a_timer_starts_the_service_that_it_names(tmp_path: Path) -> None:
     assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
 
 
+@pytest.mark.parametrize("option", ["Wants", "Requires", "Upholds", ""])
+def test_a_unit_that_a_started_unit_names_starts_although_it_is_not_enabled(tmp_path: Path, option: str) -> None:
+    root = small_server(tmp_path)
+    install = "[Install]\nWantedBy=multi-user.target\n"
+    put(root, "/etc/systemd/system/site.service", f"[Service]\nExecStart=/sbin/{SET}\n{install}")
+    put(root, "/usr/lib/systemd/system/job.service", "[Unit]\nWants=site.target\n[Service]\nExecStart=/bin/true\n")
+    put(root, "/etc/systemd/system/site.target", f"[Unit]\n{option}=other.service site.service\n")
+    link(root, f"{WANTS}/job.service", "/usr/lib/systemd/system/job.service")
+    assert knob(root)["state"] == ("contested" if option else "ok")
+
+
+def test_a_unit_that_another_one_upholds_starts(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/systemd/system/site.service", f"[Service]\nExecStart=/sbin/{SET}\n[Install]\nUpheldBy=x.service\n")
+    assert knob(root)["state"] == "ok"
+    link(root, "/etc/systemd/system/x.service.upholds/site.service", "/etc/systemd/system/site.service")
+    assert knob(root)["state"] == "contested"
+
+
 @pytest.mark.parametrize(
     ("unit", "wins"),
     [
@@ -250,8 +269,78 @@ def test_a_write_after_a_test_and_one_whose_form_is_not_understood_are_rivals(tm
         0o755,
     )
     assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
-    put(root, "/etc/cron.daily/site", "#!/bin/sh\nfile=/proc/sys/vm/swappiness\necho 60 > $file\n", 0o755)
-    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "file=/proc/sys/vm/swappiness")
+    put(root, "/etc/cron.daily/site", "#!/bin/sh\ncp /etc/site/swappiness /proc/sys/vm/swappiness\n", 0o755)
+    row = knob(root)
+    assert (row["state"], row["boot"]) == ("contested", "cp /etc/site/swappiness /proc/sys/vm/swappiness")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file=/proc/sys/vm/swappiness\necho 60 > $file",
+        'folder=/proc/sys/vm\nvalue=60\necho ${value} | tee "${folder}/swappiness"',
+        "cd /proc/sys/vm\necho 60 > swappiness",
+        "cd /proc/sys/vm && for name in overcommit_ratio swappiness; do echo 60 >$name; done",
+        "key='vm.swappiness'; sysctl -w $key=60",
+        'for file in /etc/site.d/*.conf; do sysctl -qp "$file"; done',
+        "sysctl -p /etc/other.conf /etc/site.d/60-site.conf",
+        "sysctl -p /etc/site.d/*.conf",
+        "/usr/lib/systemd/systemd-sysctl /etc/site.d/60-site.conf",
+        "sh -e /opt/plain",
+        "/usr/bin/python3 -u /opt/site.py",
+    ],
+)
+def test_names_in_parts_and_files_of_a_command_are_followed(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/site.d/60-site.conf", "vm.swappiness = 60\n")
+    put(root, "/etc/other.conf", "vm.max_map_count = 60\n")
+    put(root, "/opt/plain", f"{SET}\n")
+    put(root, "/opt/site.py", 'open("/proc/sys/vm/swappiness", "w").write("60")\n')
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\n", 0o755)
+    row = knob(root)
+    assert (row["state"], "60" in row["boot"]) == ("contested", True)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text.replace('60', '1').replace('swappiness', 'other')}\n", 0o755)
+    for path in ("/etc/site.d/60-site.conf", "/opt/plain", "/opt/site.py"):
+        put(root, path, "vm.other = 60\n")
+    assert knob(root)["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "read value\ncd /proc/sys/vm\nvalue=1\necho $value > swappiness",
+        "value=1; value=$1; echo $value > /proc/sys/vm/swappiness",
+    ],
+)
+def test_a_value_that_a_script_computes_is_a_rival(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\n", 0o755)
+    assert knob(root)["state"] == "contested"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path=/sys/kernel/mm/transparent_hugepage\necho never > ${path}/enabled",
+        "for file in /sys/kernel/mm/*transparent_hugepage/enabled; do echo never > $file; done",
+        "echo never > /sys/kernel/mm/redhat_transparent_hugepage/enabled",
+    ],
+)
+def test_the_usual_scripts_against_huge_pages_are_understood(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/init.d/no-thp", f"#!/bin/sh\n{text}\n", 0o755)
+    link(root, "/etc/rc3.d/S05no-thp", "../init.d/no-thp")
+    row = knob(root, {"thp.enabled": "always"})
+    assert (row["state"], "never" in row["boot"]) == ("contested", True)
+
+
+def test_of_all_sysctl_files_only_those_behind_ours_win_again(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/sysctl.d/10-site.conf", "vm.swappiness = 60\n")
+    put(root, "/etc/cron.daily/site", "#!/bin/sh\nsysctl -p /etc/sysctl.d/*.conf\n", 0o755)
+    assert knob(root)["state"] == "ok"
+    put(root, "/etc/cron.daily/site", "#!/bin/sh\nsysctl -p /etc/sysctl.d/10-site.conf\n", 0o755)
+    assert knob(root)["state"] == "contested"
 
 
 @pytest.mark.parametrize(
@@ -330,10 +419,11 @@ def test_sysfsutils_is_named_and_loses_as_gpuctl_boot_runs_after_it(tmp_path: Pa
     assert (row["state"], places(row)) == ("ok", [("sysfsutils", "/etc/sysfs.conf:2", False)])
 
 
-def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["kernel/mm", "devices/system/node/node0"])
+def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path, folder: str) -> None:
     root = small_server(tmp_path)
     put(root, "/proc/sys/vm/nr_hugepages", "128\n")
-    path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    path = f"/sys/{folder}/hugepages/hugepages-2048kB/nr_hugepages"
     put(root, "/etc/cron.d/site", f"@reboot root echo 0 > {path}\n")
     assert knob(root, {"sysctl.vm.nr_hugepages": "128"})["state"] == "contested"
 

@@ -124,6 +124,22 @@ def test_a_connection_variable_that_makes_no_sense_is_refused_with_the_host(wron
         target("gpu-1", wrong)
 
 
+@pytest.mark.parametrize(
+    ("name", "variables", "wrong"),
+    [
+        ("a\x1b]0;title\x07b", {}, "its name has control characters"),
+        ("a", {"ansible_host": "10.0.0.1\x1b[2J"}, "ansible_host has control characters"),
+        ("a", {"ansible_connection": "\x9d0;title"}, "ansible_connection has control characters"),
+    ],
+)
+def test_a_host_with_escape_sequences_is_refused_and_spelt_out(
+    name: str, variables: dict[str, object], wrong: str
+) -> None:
+    with pytest.raises(InvalidInput, match=wrong) as refused:
+        target(name, variables)
+    assert "\x1b" not in str(refused.value)
+
+
 def test_a_login_as_the_become_user_needs_no_sudo() -> None:
     become = {"ansible_become": True}
     assert target("gpu-1", become).become

@@ -56,3 +56,5 @@ GPU_BOOT_KNOB = Knob(
 )
 # Programs of gpuctl's own that kinds need: knob -> kinds.
 BOOT_PROGRAMS = {BOOT_KNOB: NEEDS_BOOT_UNIT, GPU_BOOT_KNOB: frozenset({"gpu"})}
+# Knobs of these kinds that a file of their own keeps.
+WITHOUT_PROGRAM = frozenset({"irq.balance", "disk.nfs_read_ahead_kb"})

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 
 from ..host import Host
+from ..startup.lines import config_lines
 
 SSHD = "/etc/ssh/sshd_config"
 FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
-INCLUDE = re.compile(r"(?:@include|-?session\s+(?:include|substack))\s+(\S+)")
-LIMITS = re.compile(r"-?session\s.*\bpam_limits\.so\b")
+INCLUDE = re.compile(r"(?:@include|-?session\s+(?:include|substack))\s+(\S+)", re.IGNORECASE)
+# With `conf=FILE` it reads that file instead of limits.conf and limits.d.
+LIMITS = re.compile(r"-?session\s.*\bpam_limits\.so\b(?!.*\sconf=)", re.IGNORECASE)
 
 
 def why_ssh_skips_limits(host: Host) -> str:
@@ -51,8 +53,9 @@ def _has_limits(host: Host, service: str, visited: set[str]) -> bool:
     if not path or path in visited:
         return False
     visited.add(path)
-    for line in (host.read_or_none(path) or "").splitlines():
-        included = INCLUDE.match(line.strip())
-        if LIMITS.match(line.strip()) or (included and _has_limits(host, included[1], visited)):
+    for line in config_lines(host, "PAM", path):
+        text = line.text.partition("#")[0]
+        included = INCLUDE.match(text)
+        if LIMITS.match(text) or (included and _has_limits(host, included[1], visited)):
             return True
     return False

@@ -49,7 +49,8 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
 
 
 def _rivals(snapshot: HostSnapshot, knob: Knob, path: str) -> list[Conflict]:
-    conflicts = snapshot.owners.mentions(knob.value, path)
+    # Without the folders above, for which scripts use patterns.
+    conflicts = snapshot.owners.mentions(knob.value, path[path.index("transparent_hugepage") :])
     conflicts += snapshot.owners.tuned_option(knob.value, *TUNED.get(knob.key, ()))
     conflicts += snapshot.owners.tuned_option(knob.value, path)
     if knob.key != "enabled":

@@ -77,6 +77,12 @@ def file_of(setting: str) -> str:
     return rest.partition(":")[0] if kind in FILES else ""
 
 
+def kernel_file_of(setting: str) -> str:
+    """Path of the kernel file that the setting writes, of a pair the first; empty for other settings."""
+    kind, _, rest = setting.partition(":")
+    return rest.partition(":")[0] if kind == "either" else rest if kind == "value" else ""
+
+
 def phase(setting: str) -> int:
     """Position of the setting in the order of changes."""
     return PHASES.index(setting.partition(":")[0])

@@ -12,7 +12,8 @@ from .search import Search
 from .udev import udev_lines
 from .units import sysv_lines, unit_lines
 
-TMPFILES_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d")
+TMPFILES_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+WRITES = ("w", "f+", "F")  # types of lines of tmpfiles.d that write to a file that exists
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d")
 RC_LOCAL = ("/etc/rc.local", "/etc/rc.d/rc.local")
 SYSFSUTILS = ("/etc/sysfs.conf", "/etc/sysfs.d/*.conf")
@@ -43,7 +44,7 @@ def _tmpfiles(search: Search) -> list[StartupLine]:
         StartupLine(line, runs=True, late=False)
         for path in in_order(search.host, TMPFILES_FOLDERS, ".conf")
         for line in search.lines("tmpfiles.d", path)
-        if line.text[0] == "w"
+        if line.text.startswith(WRITES)
     ]
 
 

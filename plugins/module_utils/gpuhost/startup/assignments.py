@@ -43,7 +43,7 @@ def assigned(line: ConfigLine, key: str) -> str | None:
     if line.owner == "tmpfiles.d":
         fields = line.text.split(None, 6)
         named = len(fields) > 1 and fnmatchcase(f"/proc/sys/{key.replace('.', '/')}", fields[1].strip("\"'"))
-        return _folded(fields[6] if len(fields) > 6 else "") if named else None
+        return _folded(fields[6].replace("\\n", " ") if len(fields) > 6 else "") if named else None
     if key.rpartition(".")[2] not in line.text:
         return None
     for match in reversed(list(re.finditer(_pattern(key), line.text))):

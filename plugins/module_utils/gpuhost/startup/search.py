@@ -5,22 +5,33 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
 from ..host import Host
+from ..resources.line import SYSCTL
 from ..resources.unit import FOLDERS
 from .lines import ConfigLine, StartupLine, joined_lines
+from .variables import Shell
 
 # A large host has about 400 files of units, hooks and udev rules, with 2 MiB.
 FILES, BYTES, FILE_BYTES, SECONDS = 4000, 32 << 20, 1 << 20, 5.0
 # A script that a script of a script runs is read, too.
 DEPTH = 3
-# `sysctl -p FILE` applies that file again, whatever its name.
-SYSCTL_FILE = re.compile(r"\bsysctl\b[^|;&]*?\s(?:-\w*[pf]|--load)[= ]?\s*(/[^\s;&|\"']+)")
+# `sysctl -p FILE …` applies these files again, whatever their names; so does `systemd-sysctl FILE …`.
+SYSCTL_FILES = re.compile(
+    r"(?:\bsystemd-sysctl|\bsysctl\b[^|;&\n]*?\s(?:-\w*[pf]|--load))(?=[\s=/])"
+    r"((?:[= \t]+-[\w=/-]+)*(?:[= \t]*[\"']?/[^\s;&|\"']+[\"']?)+)"
+)
 ABSOLUTE = re.compile(r"(?:^|[\s=\"'@+!:-])(/[\w./@+-]+)")
+# An interpreter needs neither an executable file nor "#!" in it.
+INTERPRETED = re.compile(
+    r"(?:^|[\s/=\"'@+!:;&|(-])(?:(?:ba|da|k|z)?sh|python[\d.]*|perl)\s+(?:-[\w-]+\s+)*(/[\w./@+-]+)"
+)
 # Scripts read other files with `. FILE` or `source FILE`.
 SOURCED = re.compile(r"(?:^|[;&|{]\s*|\s)(?:\.|source)\s+[\"']?(/[\w./@+-]+)", re.MULTILINE)
+PULLS = re.compile(r"^(?:Wants|Requires|BindsTo|Upholds)\s*=\s*(.+)", re.MULTILINE)
 LIBRARIES = frozenset({"/usr/lib/tuned/functions"})  # functions that most of its users do not call
 LOCAL_PROGRAMS = ("/usr/local/bin", "/usr/local/sbin")
 WORD = re.compile(r"(?<![\w./-])[\w.-]+")
@@ -82,11 +93,28 @@ class Search:
 
     @cached_property
     def linked(self) -> set[str]:
-        """Names of the units that other units start."""
+        """Names of the units that links start."""
         folders = [
             f"{folder}/{group}" for folder in FOLDERS for group in self.host.listdir(folder) if _starts_units(group)
         ]
         return {name for folder in folders for name in self.host.listdir(folder)}
+
+    @cached_property
+    def pulled(self) -> set[str]:
+        """Names of the units that the text of a linked unit starts, or that of a unit so started; slow to read."""
+        started = set(self.linked)
+        due = list(started)
+        while due:
+            named = {name for names in PULLS.findall(self.unit_text(due.pop())) for name in names.split()} - started
+            started |= named
+            due += named
+        return started - self.linked
+
+    def unit_text(self, name: str) -> str:
+        """The texts of a unit's file and drop-ins, with those of the folders that systemd prefers."""
+        main = next((text for folder in FOLDERS if (text := self.text(f"{folder}/{name}"))), "")
+        drop_ins = (path for folder in FOLDERS for path in self.host.glob(f"{folder}/{name}.d/*.conf"))
+        return "\n".join([main, *(self.text(path) for path in drop_ins)])
 
     def text(self, path: str) -> str:
         """The content of a file; empty if it is missing or was not searched."""
@@ -105,8 +133,9 @@ class Search:
 
     def with_named(self, row: StartupLine) -> list[StartupLine]:
         """A command line if it may set something, and such lines of the scripts and sysctl files that it names."""
-        lines = [row] if MARK.search(row.line.text) else []
-        return lines + self._lines_of(self._named_by(row.line.text), row)
+        texts = list(Shell(row.line.text).texts(row.line.text))
+        lines = [row._replace(line=row.line._replace(text=text)) for text in texts if MARK.search(text)]
+        return lines + self._lines_of(self._named_by("\n".join(texts)), row)
 
     def _lines_of(self, due: list[Named], row: StartupLine) -> list[StartupLine]:
         known: set[Named] = set()
@@ -115,11 +144,20 @@ class Search:
             fresh = [named for named in dict.fromkeys(due) if named not in known]
             known.update(fresh)
             for path, is_sysctl_file in fresh:
-                if is_sysctl_file or self._may_set(path):
-                    lines = self.lines(row.line.owner, path)
-                    total += [row._replace(line=line) for line in lines if is_sysctl_file or MARK.search(line.text)]
+                if is_sysctl_file:
+                    total += [row._replace(line=line) for line in self.lines(row.line.owner, path)]
+                elif self._may_set(path):
+                    total += [row._replace(line=line) for line in self._commands(row.line.owner, path)]
             due = [more for path, is_sysctl_file in fresh if not is_sysctl_file for more in self._named_in(path)]
         return total
+
+    def _commands(self, owner: str, path: str) -> Iterator[ConfigLine]:
+        """The lines of a script that may set something, with the values of its variables."""
+        shell = Shell(self.text(path))
+        lines = self.lines(owner, path)
+        if shell.sets:
+            lines = (line._replace(text=text) for line in lines for text in shell.texts(line.text))
+        return (line for line in lines if MARK.search(line.text))
 
     def _may_set(self, path: str) -> bool:
         text = self.text(path)
@@ -128,7 +166,11 @@ class Search:
     def _named_in(self, path: str) -> list[Named]:
         """The scripts and sysctl files that a script names outside of comments."""
         if path not in self._named:
-            named = self._named_by(COMMENT.sub("", self.text(path)))
+            text = COMMENT.sub("", self.text(path))
+            if "sysctl" in text and "$" in text:
+                shell = Shell(text)
+                text = "\n".join(more for line in text.splitlines() for more in shell.texts(line))
+            named = self._named_by(text)
             off = self._switched_off() if path.rpartition("/")[2] in OFED_SCRIPTS else set()
             self._named[path] = [more for more in named if more.path.rpartition("/")[2] not in off]
         return self._named[path]
@@ -140,13 +182,21 @@ class Search:
         return {program for program, switch in OFED_SWITCHES.items() if switch not in on}
 
     def _named_by(self, text: str) -> list[Named]:
-        files = [Named(path, is_sysctl_file=True) for path in SYSCTL_FILE.findall(text)] if "sysctl" in text else []
+        files = [Named(path, is_sysctl_file=True) for path in self._sysctl_files(text)]
         paths = ABSOLUTE.findall(text) if "/" in text else []
         if self._local_scripts:
             names = self._local_scripts.keys() & WORD.findall(text)
             paths += [self._local_scripts[name] for name in sorted(names)]
-        scripts = [path for path in paths if self._is_script(path)] + SOURCED.findall(text)
+        scripts = [path for path in paths if self._is_script(path)]
+        scripts += INTERPRETED.findall(text) + SOURCED.findall(text)
         return files + [Named(path, is_sysctl_file=False) for path in dict.fromkeys(scripts) if path not in LIBRARIES]
+
+    def _sysctl_files(self, text: str) -> Iterator[str]:
+        """The files that commands in a text apply; of a pattern that ours matches only those behind ours, which win."""
+        groups = SYSCTL_FILES.findall(text) if "sysctl" in text else ()
+        for pattern in (word.strip("=\"'") for group in groups for word in group.split()):
+            paths = self.host.glob(pattern) if pattern.startswith("/") else []
+            yield from (path for path in paths if path > SYSCTL or not fnmatchcase(SYSCTL, pattern) or path == pattern)
 
     @cached_property
     def _local_scripts(self) -> dict[str, str]:
@@ -183,4 +233,4 @@ class Search:
 
 
 def _starts_units(name: str) -> bool:
-    return name.endswith((".wants", ".requires"))
+    return name.endswith((".wants", ".requires", ".upholds"))

@@ -21,13 +21,6 @@ LATE_UNIT = re.compile(
 SYSV = ("/etc/rc[S2345].d/S*", "/etc/rc.d/rc[2345].d/S*")
 
 
-def unit_text(search: Search, name: str) -> str:
-    """The texts of a unit's file and drop-ins, with those of the folders that systemd prefers."""
-    main = next((text for folder in FOLDERS if (text := search.text(f"{folder}/{name}"))), "")
-    drop_ins = (path for folder in FOLDERS for path in search.host.glob(f"{folder}/{name}.d/*.conf"))
-    return "\n".join([main, *(search.text(path) for path in drop_ins)])
-
-
 def unit_lines(search: Search) -> Iterator[StartupLine]:
     """Exec lines of services."""
     host, linked = search.host, search.linked
@@ -48,7 +41,7 @@ def unit_lines(search: Search) -> Iterator[StartupLine]:
         rows = [row for line in commands for row in search.with_named(StartupLine(line, runs=True, late=False))]
         if rows:
             runs = name in timed or _starts(search, name)
-            late = runs and (name in timed or bool(LATE_UNIT.search(unit_text(search, name))))
+            late = runs and (name in timed or bool(LATE_UNIT.search(search.unit_text(name))))
             yield from (row._replace(runs=runs, late=late) for row in rows)
 
 
@@ -63,7 +56,7 @@ def _timed(search: Search) -> set[str]:
     for name in search.linked:
         stem, _, kind = name.rpartition(".")
         if f".{kind}" in STARTED_BY:
-            named = re.findall(r"^(?:Unit|Service)=(\S+)", unit_text(search, name), re.MULTILINE)
+            named = re.findall(r"^(?:Unit|Service)=(\S+)", search.unit_text(name), re.MULTILINE)
             services.add(named[-1] if named else f"{stem}.service")
     return services
 
@@ -74,7 +67,7 @@ def _starts(search: Search, name: str) -> bool:
     if any(other == name or re.sub(r"@.*\.", "@.", other) == template for other in search.linked):
         return True
     text = next((text for f in FOLDERS if (text := search.host.read_or_none(f"{f}/{name}")) is not None), "")
-    return not re.search(r"^\[Install\]", text, re.MULTILINE)
+    return not re.search(r"^\[Install\]", text, re.MULTILINE) or name in search.pulled
 
 
 def sysv_lines(search: Search) -> list[StartupLine]:

@@ -1,0 +1,67 @@
+"""Shell text with the values of its variables, and with full paths where it changes to a folder of the kernel.
+
+Scripts often name a kernel file in parts: `path=/sys/kernel/mm/transparent_hugepage; echo never > $path/enabled`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice, product
+
+# A name and a value, or the words of a loop; a value that the shell computes is not known.
+ASSIGNMENT = re.compile(r"(?<![\w$-])(\w+)=(?:\"([^\"$`]*)\"|'([^']*)'|([^\s;&|)\"'$`]+))(?=[\s;&|)\"']|$)")
+LOOP = re.compile(r"(?<!\w)for\s+(\w+)\s+in\s+([^;\n$`]+)")
+COMPUTED = re.compile(r"(?<![\w$-])(\w+)=(?=[\"']?[^\s;&|]*[$`])|\bread\s+(?:-\w+\s+)*(\w+)")
+VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+FOLDER = re.compile(r"(?<!\w)(?:cd|pushd)\s+[\"']?(/(?:proc/sys|sys)[\w./-]*)")
+TARGET = re.compile(r"(>>?\s*|(?<!\w)tee\s+(?:-\w+\s+)*)([\"']?)(?:\./)?(?=[a-zA-Z_]\w*[\w./-]*[\"']?(?:[\s;&|]|$))")
+MOST = 16  # texts that one line may become
+KERNEL = ("/proc/sys", "/sys", "sysctl")
+WRITERS = (">", "tee", "sysctl")
+
+
+class Shell:
+    """The variables of a text, and the folder of the lines that were read so far.
+
+    `sets`: a line may become another text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.folder = ""
+        self.sets = ("$" in text or "cd " in text or "pushd " in text) and any(word in text for word in KERNEL)
+
+    def texts(self, line: str) -> Iterator[str]:
+        """The texts that the next line may stand for; the line as it is, too, where a value is not known."""
+        if "$" not in line or not any(word in line for word in WRITERS):
+            yield self._in_folder(line)
+            return
+        names = list(dict.fromkeys(a or b for a, b in VARIABLE.findall(line) if (a or b) in self._values))
+        if not names or any(name in self._computed for name in names):
+            yield self._in_folder(line)
+        for values in islice(product(*(self._values[name] for name in names)), MOST if names else 0):
+            yield self._in_folder(_with(line, dict(zip(names, values))))
+
+    @cached_property
+    def _values(self) -> dict[str, list[str]]:
+        pairs = [(name, "".join(quoted)) for name, *quoted in ASSIGNMENT.findall(self.text)]
+        pairs += [(name, word.strip("\"'")) for name, words in LOOP.findall(self.text) for word in words.split()]
+        values: dict[str, list[str]] = {}
+        for name, value in dict.fromkeys(pairs):
+            values.setdefault(name, []).append(value)
+        return values
+
+    @cached_property
+    def _computed(self) -> set[str]:
+        return {name for names in COMPUTED.findall(self.text) for name in names}
+
+    def _in_folder(self, line: str) -> str:
+        if "cd " in line or "pushd " in line:
+            self.folder = next((match[1].rstrip("/") for match in FOLDER.finditer(line)), self.folder)
+        return TARGET.sub(rf"\1\2{self.folder}/", line) if self.folder else line
+
+
+def _with(line: str, values: dict[str, str]) -> str:
+    return VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), line)
