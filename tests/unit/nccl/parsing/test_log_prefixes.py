@@ -55,6 +55,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "journald short-unix": lambda line: f"1763893042.123456 node-1 bash[4711]: {line}",
     "journald short-monotonic": lambda line: f"[ 1234.567890] node-1 bash[4711]: {line}",
     "ts": lambda line: f"Nov 23 10:17:2{len(line) % 10} {line}",
+    "ts -s": lambda line: f"00:01:2{len(line) % 10} {line}",
     "ts, in brackets": lambda line: f"[2026-11-23 10:17:2{len(line) % 10}] {line}",
     "mpirun --timestamp-output": lambda line: f"Mon Nov 23 10:17:2{len(line) % 10} 2026<stdout>:{line}",
     "mpirun --timestamp-output --tag-output": lambda line: f"Mon Nov 23 10:17:22 2026[1,0]<stdout>:{line}",
