@@ -54,7 +54,7 @@ class Session:
         _, info, text_of_info = text.partition("NCCL INFO ")
         if info:
             self.network.hear(speaker, text_of_info, prefix)
-        elif "NCCL version" in text:
+        elif "NCCL version" in text and "NCCL WARN" not in text:  # "Mismatched NCCL version detected"
             self.network.version(text)
         else:
             self.troubles.message(speaker, text)
@@ -142,7 +142,7 @@ class Session:
             self._announced(least, max(least, int(match[1])), step, by_factor)
         elif match := header.RCCL_TESTS.match(line):
             self.tests = f"rccl-tests {match[1]}"
-        elif "NCCL version" in line:
+        elif "NCCL version" in line and "NCCL WARN" not in line:
             self.network.version(line)
         elif "time:avg(us)" in line:
             self.foreign = "nccom-test (Neuron)"

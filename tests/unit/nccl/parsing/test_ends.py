@@ -78,6 +78,16 @@ def test_a_warning_alone_is_told_with_its_node() -> None:
     assert DUPLICATE in (run.cause or "")
 
 
+MISMATCH = "Mismatched NCCL version detected : rank 0 version 22304 rank 12 version 22105 signature 1"
+
+
+@pytest.mark.parametrize("speaker", ["node-5:68116:1943600 [4] init.cc:1234 ", ""])
+def test_a_warning_about_versions_is_a_warning(speaker: str) -> None:
+    run = one(HEAD + f"{speaker}NCCL WARN {MISMATCH}\n")
+    assert (run.outcome, run.versions.nccl) == (Outcome.HUNG, one(HEAD).versions.nccl)
+    assert MISMATCH in (run.cause or "")
+
+
 def test_a_warning_that_a_run_survived_is_no_cause() -> None:
     (run,) = parse.runs((WHOLE + WARNED).splitlines(keepends=True))
     assert (run.outcome, run.cause) == (Outcome.COMPLETE, None)
