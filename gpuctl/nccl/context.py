@@ -106,5 +106,6 @@ def _processes(run: Run) -> int | None:
 
 
 def _same_gpu(run: Run) -> str | None:
-    models = {rank.gpu for rank in run.ranks}
+    """Model of all listed GPUs; a report lists one of each process."""
+    models = {rank.gpu for rank in run.ranks if rank.gpu}
     return models.pop() if len(models) == 1 else None

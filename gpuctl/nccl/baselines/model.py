@@ -11,9 +11,19 @@ from gpuctl.nccl.context import DEFAULT, RunContext
 _MODEL = re.compile(r"\b(?:V100|A10G?|A100|A800|L4|L40S?|H20|H100|H200|H800|GH200|B200|B300|GB200|GB300)\b")
 
 
+# Boards for a PCI slot have fewer NVLinks and no NVSwitch: none of the machine types with SXM boards has them.
+_SLOT = re.compile(r"\b(?:PCIE|NVL)\b", re.IGNORECASE)
+_SLOT_NAMES = {"pcie": "PCIe", "nvl": "NVL"}
+
+
 def gpu_models(text: str) -> list[str]:
-    """Models in the name of a GPU: H100 in "NVIDIA H100 80GB HBM3"; none if it is not a model of data centres."""
-    return _MODEL.findall(text)
+    """Models in the name of a GPU: H100 in "NVIDIA H100 80GB HBM3", "H100 PCIe" in "NVIDIA H100 PCIe".
+
+    None if it is not a model of data centres.
+    """
+    slot = _SLOT.search(text)
+    form = f" {_SLOT_NAMES[slot[0].lower()]}" if slot else ""
+    return [model + form for model in _MODEL.findall(text)]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def _soft(weight: Weight, pattern: str, message: str = "{what}", outcome: Outcom
 
 AFTER, WARNING, SYMPTOM = Weight.AFTER, Weight.WARNING, Weight.SYMPTOM
 _GONE = r"remote process exited|Connection closed by|Connection reset|Broken pipe|socketPollConnect|unexpected closure"
-_HOST, _RANK = r"(?P<host>[\w.-]+)", rf"(?P<rank>{COUNT})"
+_HOST, _RANK = r"(?<![\w.-])(?P<host>[\w.-]+)", rf"(?P<rank>{COUNT})"
 _ERROR = r"(?P<what>[^'/(]*[^'/( ])(?: \([^)]*\))?(?: / (?P<more>[^']*))?"
 _SRUN = r"^srun: error: (?P<host>[\w.\[\],-]+): "
 _STEP = rf"(?:STEP|JOB) \S+ ON {_HOST} CANCELLED AT \S+ DUE TO "
@@ -57,10 +57,10 @@ _CRASH = "Segmentation fault|Bus error|Aborted"
 # A run with one of them cannot have ended well.
 LINES = (
     # nccl-tests (common.h: NCCLCHECK, CUDACHECK, TESTCHECK; common.cu: testStreamSynchronize) and PyTorch
-    _soft(AFTER, rf"^{_HOST}: Test NCCL failure \S+ '(?P<what>(?:{_GONE})[^'/]*)"),
-    _hard(rf"^(?:{_HOST}: )?Test NCCL failure \S+ '{_ERROR}", "{what}, {more}"),
-    _hard(rf"^(?:{_HOST}: )?Test CUDA failure \S+ '(?P<what>[^']*)'", "CUDA: {what}"),
-    _hard(rf"^{_HOST}: Test timeout \((?P<s>\d+)s\)", "no end within {s} s (Test timeout)", Outcome.HUNG),
+    _soft(AFTER, rf"{_HOST}: Test NCCL failure \S+ '(?P<what>(?:{_GONE})[^'/]*)"),
+    _hard(rf"(?:{_HOST}: )?Test NCCL failure \S+ '{_ERROR}", "{what}, {more}"),
+    _hard(rf"(?:{_HOST}: )?Test CUDA failure \S+ '(?P<what>[^']*)'", "CUDA: {what}"),
+    _hard(rf"{_HOST}: Test timeout \((?P<s>\d+)s\)", "no end within {s} s (Test timeout)", Outcome.HUNG),
     _soft(AFTER, rf"^\s*\.\. {_HOST} pid \d+: Test failure (?P<at>\S+)", "Test failure {at}"),
     _hard(r"^Invalid number of GPUs: (?P<what>.+)", "invalid number of GPUs: {what}"),
     _hard(r"^invalid option '(?P<what>.)'", "this build of nccl-tests does not know the option -{what}"),

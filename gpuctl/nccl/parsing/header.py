@@ -39,8 +39,12 @@ def rank(line: str) -> Rank | None:
     if match is None:
         return None
     number, pid, host, device, bus, gpu = match.groups()
-    bus_id = bus if bus and ":" in bus else None
-    return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None, bus_id)
+    return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None, bus_id(bus))
+
+
+def bus_id(text: str | None) -> str | None:
+    """PCI address of a GPU ("0000:19:00"); None for the bus alone ("0x10"), which two GPUs may share."""
+    return text if text and ":" in text else None
 
 
 def collective(program: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # A number that a machine can have: longer ones are none, and Python makes no integer of more than 4,300 digits.
 COUNT = r"\d{1,18}(?!\d)"
@@ -67,19 +67,26 @@ def untag(line: str) -> tuple[str, int | None]:
     return line, rank
 
 
-def parse_message(line: str, hosts: set[str], rank: int | None = None) -> NcclMessage | None:
-    """Find the NCCL message in a line, wherever it begins; None if there is none."""
+def parse_messages(line: str, hosts: set[str], rank: int | None = None) -> list[NcclMessage]:
+    """Find the NCCL messages in a line, wherever they begin; several if line ends between them were lost."""
     if " NCCL " not in line:
         other = _UCX.search(line) if " UCX " in line else None
-        return NcclMessage(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
-    match = _SPEAKER.search(line)
-    if match is None:
-        return None
-    before, host = _begin(line[: match.start()], match["host"], hosts)
-    if not before[0]:
-        hosts.add(host)
-    speaker = Speaker(host, int(match["pid"]), int(match["device"]), rank)
-    return NcclMessage(speaker, line[match.end() :], before)
+        return [NcclMessage(Speaker(rank=rank), "", (line[: other.start()],))] if other else []
+    found: list[NcclMessage] = []
+    begin = 0
+    # The search in a long rest is slow; only behind another " NCCL " it can succeed.
+    while (not begin or line.find(" NCCL ", begin) > 0) and (match := _SPEAKER.search(line, begin)):
+        before, host = _begin(line[begin : match.start()], match["host"], hosts)
+        if found:
+            # Behind another message only a known host tells where that one ends.
+            found[-1] = replace(found[-1], text=before[0])
+            before = ("",)
+        elif not before[0]:
+            hosts.add(host)
+        speaker = Speaker(host, int(match["pid"]), int(match["device"]), None if found else rank)
+        found.append(NcclMessage(speaker, line[match.end() :], before))
+        begin = match.end()
+    return found
 
 
 def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:

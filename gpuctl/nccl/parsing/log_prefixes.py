@@ -21,6 +21,7 @@ _JOURNAL = re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|{_T
 # ts, mpirun --timestamp-output, syslog and aws logs. Numbers in it may differ from line to line.
 _FIRST = re.compile(r"# (?:nccl-tests version|nThread|Collective test starting|Using devices)")
 _LONGEST_PREFIX = 200
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d +")  # ts -s, ts %H:%M:%S
 # A prefix that names where the line comes from, without its time: stern's and docker compose's, a stream of aws logs.
 _NAME = r"[\d.-]*[a-z][\w.-]*"  # not a number, which may be a time
 _NAMES = re.compile(rf"({_NAME} {_NAME}) |([\w.-]+) +\| |((?!\d+/\d)\S+/\S+/\S+) ")
@@ -95,7 +96,8 @@ class _Learned:
         prefix = prefix[: tag.start()] if tag else prefix
         known = any(known.match(line) for known in self._prefixes) or len(self._prefixes) >= _MOST_PREFIXES
         # The label of srun, a number, tells the rank: it stays.
-        if known or not prefix.strip("# \t0123456789:") or " NCCL " in prefix:
+        label = not prefix.strip("# \t0123456789:") and not _CLOCK.fullmatch(prefix)
+        if known or label or " NCCL " in prefix:
             return
         # A time that is stripped anyway may stand in front of only some lines, and behind a name.
         plain = re.sub(rf"{_TIME} $", "", prefix) or prefix

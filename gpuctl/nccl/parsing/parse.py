@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from gpuctl.nccl.model import Outcome, Run
 from gpuctl.nccl.parsing import header, log_prefixes, report
-from gpuctl.nccl.parsing.lines import clean, parse_message, untag
+from gpuctl.nccl.parsing.lines import clean, parse_messages, untag
 from gpuctl.nccl.parsing.network import HEADS
 from gpuctl.nccl.parsing.outcome import Stopped
 from gpuctl.nccl.parsing.session import Session
 
 _INFO = " NCCL INFO "
 _SKIP = len(_INFO)
+_ANY = " NCCL "
 _LONGEST = 1 << 16  # of a line of text; more is no line of nccl-tests, and JSON is read elsewhere
 # What only the rank prints that prints the table.
 _OF_TABLE = re.compile(
@@ -35,10 +36,18 @@ def runs(lines: Iterable[str], stopped: Stopped | None = None) -> Iterator[Run]:
     for origin, line in log_prefixes.strip(lines):
         reader = origins.first if origin == origins.owner else origins.reader(origin, line)
         at = line.find(_INFO)
+        # Another message behind the first: a line end was lost.
+        glued = at > 0 and line.find(_ANY, at + _SKIP) > 0
         # Nearly all of a large log are debug lines of no interest: they are passed over here, as cheaply as can be.
-        if at > 0 and reader.calm and line[at + _SKIP : at + _SKIP + 4] not in HEADS and line[0].isalpha():
+        if (
+            at > 0
+            and not glued
+            and reader.calm
+            and line[at + _SKIP : at + _SKIP + 4] not in HEADS
+            and line[0].isalpha()
+        ):
             continue
-        if at < 0 or not reader.done_with(line, at + _SKIP):
+        if at < 0 or glued or not reader.done_with(line, at + _SKIP):
             yield from reader.read(line)
     for reader in origins.readers:
         yield from reader.end()
@@ -119,11 +128,12 @@ class _Reader:
             return
         text = clean(line[:_LONGEST])
         text, rank = untag(text)
-        message = parse_message(text, self.hosts, rank)
-        if message is not None:
-            at = line.find(_INFO)
+        messages = parse_messages(text, self.hosts, rank)
+        for number, message in enumerate(messages):
+            at = line.find(_INFO) if number == 0 else -1
             # A line that says no more than that may be known again by its beginning.
             self.session.message(message, line[: at + len(_INFO)] if at > 0 and not message.before[0] else "")
+        if messages:
             return
         yield from self._plain(text, rank)
 

@@ -17,6 +17,7 @@ from gpuctl.nccl.parsing.rows import wrong
 
 ROUNDED = 4096  # bytes that a size may lack, so that every rank has as much
 _MOST = 10**18  # no machine counts so far: as long as in text
+_MOST_OF_PROCESS = 64  # GPUs of one process
 _LONGEST = 40  # characters that are kept of what is no number
 _DECODER = json.JSONDecoder()
 # nccl-tests writes numbers with %lf: what has no end is then no JSON.
@@ -114,7 +115,7 @@ def _run(value: Mapping[str, Any], stopped: ending.Stopped | None, *, whole: boo
     first = troubles.first()
     cause = troubles.cause(lambda _: (None, None))
     outcome, why = ending.judged(evidence, first.outcome if first else None, troubles.fatal, cause, stopped)
-    ranks = tuple(rank for one in _list(config.get("devices")) if (rank := _rank(_dict(one))))
+    ranks = _ranks(config)
     return Run(
         outcome=outcome,
         cause=why,
@@ -205,6 +206,23 @@ def _timing(half: object, kind: str, iterations: Iterations | None) -> Timing | 
     return Timing(time, algbw, busbw, wrong(str(count), kind) if count is not None else None, iterations)
 
 
+def _ranks(config: Mapping[str, Any]) -> tuple[Rank, ...]:
+    """Ranks of the run. A report lists only the first of each process; the others of it have the GPUs that follow."""
+    listed = [rank for one in _list(config.get("devices")) if (rank := _rank(_dict(one)))]
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    of_process = threads * gpus if _whole(threads) and _whole(gpus) else 1
+    if not 1 < of_process <= _MOST_OF_PROCESS:
+        return tuple(listed)
+    ranks = {rank.rank: rank for rank in listed}
+    for first in listed:
+        if first.rank % of_process:
+            continue
+        for number in range(1, of_process):
+            device = None if first.device is None else first.device + number
+            ranks.setdefault(first.rank + number, Rank(first.rank + number, first.host, first.pid, device, None))
+    return tuple(ranks[number] for number in sorted(ranks))
+
+
 def _rank(one: Mapping[str, Any]) -> Rank | None:
     rank, pid, device = one.get("rank"), one.get("pid"), one.get("device")
     if not _whole(rank):
@@ -215,6 +233,7 @@ def _rank(one: Mapping[str, Any]) -> Rank | None:
         pid if _whole(pid) else None,
         device if _whole(device) else None,
         _text(one.get("device_info")),
+        header.bus_id(_text(one.get("device_hex"))),
     )
 
 

@@ -33,6 +33,12 @@ _BYTES = {
     "int64": 8,
     "uint64": 8,
 }
+# The cells that a row begins with; the last of them may have other output right behind it.
+_CELL = (
+    r"(?:-?\d[\d.]*(?:e[-+]?\d+)?|N/A|bfloat16|bf16|float|double|half|u?int\d+|f8e\dm\d"
+    r"|mulsum|sum|prod|max|min|avg|none)"
+)
+_CELLS = re.compile(rf"\s*{_CELL}(?:\s+{_CELL})+\s*")
 _TYPE = re.compile(r"u?int\d*|u?int\d+|u?char|half|float\d*|double|bfloat16|bf16|fp?8\w*|none", re.IGNORECASE)
 
 
@@ -69,6 +75,12 @@ def read(text: str, like: Shape | None) -> Row | None:
     out, within = (_timing(half, texts[0]) if half else None for half in both)
     redop = texts[1] if len(texts) > 1 else None
     return Row(int(cells[0]), int(cells[1]), texts[0], redop, root, out, within)
+
+
+def broken_off(text: str) -> tuple[str, str]:
+    """Split a line into the cells of a row that it begins with and other output behind them; both may be empty."""
+    cells = _CELLS.match(text)
+    return (cells[0], text[cells.end() :]) if cells else ("", text)
 
 
 def no_numbers(text: str, like: Shape | None) -> tuple[NoNumber, ...]:

@@ -8,6 +8,7 @@ from gpuctl.nccl.parsing import outcome as ending
 from gpuctl.nccl.parsing.first_failure import Troubles
 from gpuctl.nccl.parsing.lines import NcclMessage, Speaker
 from gpuctl.nccl.parsing.network import Network
+from gpuctl.nccl.parsing.rows import broken_off
 from gpuctl.nccl.parsing.table import Table, begins
 
 _VERSION, _STARTING, _SETTINGS, _DEVICES, _TABLE, _OUT, _AVERAGE, _CONCLUDED = range(8)
@@ -53,7 +54,7 @@ class Session:
         _, info, text_of_info = text.partition("NCCL INFO ")
         if info:
             self.network.hear(speaker, text_of_info, prefix)
-        elif "NCCL version" in text:
+        elif "NCCL version" in text and "NCCL WARN" not in text:  # "Mismatched NCCL version detected"
             self.network.version(text)
         else:
             self.troubles.message(speaker, text)
@@ -62,14 +63,14 @@ class Session:
         """Process any other line."""
         if self.table.pieces and self._goes_on(line):
             return
-        if line.lstrip()[:1].isdigit() and self._row(line):
+        if line.lstrip()[:1].isdigit() and self._row(line, rank):
             return
         if self._part(line):
             return
         if header.LEFT_OUT.match(line):
             self.left_out = self.left_out or self.stage < _OUT
         elif line.lstrip()[:1] != "#":  # comments of people tell of crashes, too
-            self.troubles.line(line, rank)
+            self.troubles.line(broken_off(line)[1], rank)
 
     def _goes_on(self, line: str) -> bool:
         """Return True if this line completed the row that was broken off before it."""
@@ -77,7 +78,7 @@ class Session:
         whole = self.table.joined(line)
         if whole is not None:
             self.table.pieces = ()
-            self._row(whole)
+            self._row(whole, None)
             return True
         if not line.strip():  # NCCL prints an empty line before a warning
             return True
@@ -90,12 +91,14 @@ class Session:
         self.table.settle()
         return False
 
-    def _row(self, line: str) -> bool:
+    def _row(self, line: str, rank: int | None) -> bool:
         if self.table.take(line):
             self.stage = max(self.stage, _TABLE)
             return True
         if self.table.begun and begins(line):
-            self.table.piece((line,))
+            piece, other = broken_off(line)
+            self.table.piece((piece,))
+            self.troubles.line(other, rank)
             return True
         return False
 
@@ -139,7 +142,7 @@ class Session:
             self._announced(least, max(least, int(match[1])), step, by_factor)
         elif match := header.RCCL_TESTS.match(line):
             self.tests = f"rccl-tests {match[1]}"
-        elif "NCCL version" in line:
+        elif "NCCL version" in line and "NCCL WARN" not in line:
             self.network.version(line)
         elif "time:avg(us)" in line:
             self.foreign = "nccom-test (Neuron)"

@@ -46,6 +46,16 @@ def test_gpus_of_a_name_that_is_no_known_model_are_others(gpu: str) -> None:
     assert f"the log lists {gpu}" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("gpu", "listed"),
+    [("NVIDIA H200 NVL", "H200 NVL"), ("NVIDIA H100 PCIe", "H100 PCIe"), ("NVIDIA A100-PCIE-40GB", "A100 PCIe")],
+)
+def test_boards_for_a_slot_are_not_those_of_a_machine_with_nvswitches(gpu: str, listed: str) -> None:
+    others = replace(HEALTHY, ranks=tuple(replace(rank, gpu=gpu) for rank in HEALTHY.ranks))
+    (finding,) = found(others, "machine")
+    assert finding.message.endswith(f"it has H200 GPUs, the log lists {listed}")
+
+
 def test_a_site_of_its_own_is_held_to_the_gpus_that_it_was_measured_on() -> None:
     measured = replace(SHIPPED.rows[0], systems=("ours",), measured={"gpu": "NVIDIA H200"}, site=True)
     book = replace(SHIPPED, rows=(measured, *SHIPPED.rows))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.context import infer
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import parse
 from tests.rig.nccl.judged import HEALTHY, LOGS, P5EN, SHIPPED, found, recorded
+from tests.rig.nccl.recorded import text
 
 LIST = """# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20
 #
@@ -41,6 +44,32 @@ def test_ranks_on_one_gpu_prove_nothing_and_are_named() -> None:
     (finding,) = found(log("0000:06:00", "0000:06:00"), "ranks")
     assert (finding.verdict, finding.subject) == (Verdict.UNKNOWN, "node-1")
     assert "2 ranks (0, 1) share one GPU on node-1, 0000:06:00" in finding.message
+
+
+def test_a_report_tells_of_shared_gpus_like_a_log() -> None:
+    # nccl-tests copies what stands in brackets in its list of ranks.
+    report = json.loads(text("h100_2n16g_allreduce.json"))
+    for number, device in enumerate(report["config"]["devices"]):
+        device["device_hex"] = f"0000:{0x10 + number // 2:02x}:00"
+    (run,) = parse.runs([json.dumps(report) + "\n"])
+    findings = found(run, "ranks")
+    assert {one.verdict for one in findings} == {Verdict.UNKNOWN}
+    assert "2 ranks (0, 1) share one GPU on alder-11, 0000:10:00" in findings[0].message
+    assert len(findings) == 8
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "sendrecv"])
+def test_a_process_of_several_gpus_is_as_many_ranks_though_a_report_lists_the_first_alone(collective: str) -> None:
+    report = json.loads(text("a100_8g_allreduce_unchecked.json"))
+    report["args"][0] = f"./{collective}_perf"
+    report["config"]["devices"] = report["config"]["devices"][:1]
+    for row in report["results"] if collective == "sendrecv" else ():  # its factor is 1, however many ranks
+        for half in ("out_of_place", "in_place"):
+            row[half]["bus_bw"] = row[half]["alg_bw"]
+    (run,) = parse.runs([json.dumps(report) + "\n"])
+    about = infer(run)
+    assert (about.nodes, about.gpus_per_node, about.ranks, about.gpu) == (1, 8, 8, "NVIDIA A100-SXM4-80GB")
+    assert not found(run, "ranks")
 
 
 def test_gpus_with_addresses_of_their_own_or_unknown_ones_are_no_finding() -> None:

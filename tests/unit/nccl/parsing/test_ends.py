@@ -78,6 +78,16 @@ def test_a_warning_alone_is_told_with_its_node() -> None:
     assert DUPLICATE in (run.cause or "")
 
 
+MISMATCH = "Mismatched NCCL version detected : rank 0 version 22304 rank 12 version 22105 signature 1"
+
+
+@pytest.mark.parametrize("speaker", ["node-5:68116:1943600 [4] init.cc:1234 ", ""])
+def test_a_warning_about_versions_is_a_warning(speaker: str) -> None:
+    run = one(HEAD + f"{speaker}NCCL WARN {MISMATCH}\n")
+    assert (run.outcome, run.versions.nccl) == (Outcome.HUNG, one(HEAD).versions.nccl)
+    assert MISMATCH in (run.cause or "")
+
+
 def test_a_warning_that_a_run_survived_is_no_cause() -> None:
     (run,) = parse.runs((WHOLE + WARNED).splitlines(keepends=True))
     assert (run.outcome, run.cause) == (Outcome.COMPLETE, None)
@@ -222,3 +232,34 @@ def test_of_several_operations_only_the_summary_tells_that_all_are_there() -> No
         Outcome.TRUNCATED,
         "the text ends after 8 bytes of float prod, 1 of 32 sizes; the output gives no cause",
     )
+
+
+# nccl-tests prints a row in pieces, without line ends: what a launcher or another rank prints then stands right behind.
+PIECES = (
+    "  2147483648     536870912     float     sum      -1",
+    "  2147483648     536870912     float     sum      -1   8485.0  253.09  474.55      0",
+    "  2147483648     536870912     float     sum      -1\n   8485.0  253.09  474.55      0",
+)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "reason",
+    [
+        TEST,
+        "node-5: Test CUDA failure common.cu:892 'out of memory'\n",
+        "node-5: Test timeout (60s) common.cu:410\n",
+        "bash: line 1:  4711 Killed                  ./all_reduce_perf -g 8\n",
+        "srun: error: node-5: task 12: Out Of Memory\n",
+        "mpirun noticed that process rank 12 with PID 77 on node node-5 exited on signal 9 (Killed).\n",
+    ],
+)
+def test_a_reason_right_behind_a_broken_row_is_read_like_one_on_a_line_of_its_own(piece: str, reason: str) -> None:
+    run, alone = one(HEAD + ROW + piece + reason), one(HEAD + ROW + reason)
+    assert (run.outcome, run.cause, run.rows) == (alone.outcome, alone.cause, alone.rows)
+
+
+def test_a_row_goes_on_behind_other_output() -> None:
+    warned = "Warning: Permanently added 'node-5' (ED25519) to the list of known hosts.\n"
+    begin, end = ROW[:54], ROW[54:]
+    assert one(HEAD + begin + warned + end).rows == one(HEAD + ROW).rows

@@ -55,6 +55,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "journald short-unix": lambda line: f"1763893042.123456 node-1 bash[4711]: {line}",
     "journald short-monotonic": lambda line: f"[ 1234.567890] node-1 bash[4711]: {line}",
     "ts": lambda line: f"Nov 23 10:17:2{len(line) % 10} {line}",
+    "ts -s": lambda line: f"00:01:2{len(line) % 10} {line}",
     "ts, in brackets": lambda line: f"[2026-11-23 10:17:2{len(line) % 10}] {line}",
     "mpirun --timestamp-output": lambda line: f"Mon Nov 23 10:17:2{len(line) % 10} 2026<stdout>:{line}",
     "mpirun --timestamp-output --tag-output": lambda line: f"Mon Nov 23 10:17:22 2026[1,0]<stdout>:{line}",
@@ -123,3 +124,26 @@ def test_a_rank_whose_line_has_a_message_behind_it_is_listed_as_are_its_neighbou
     head = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n# Using devices\n"
     (run,) = parse.runs((head + "\n".join(ranks) + "\n#\n").splitlines(keepends=True))
     assert [(rank.rank, rank.host) for rank in run.ranks] == [(0, "node-3"), (1, "node-4")]
+
+
+def test_messages_of_two_ranks_on_one_line_are_two_messages() -> None:
+    lines = recorded.text("moc_h100_roce_2n8g_sendrecv_ncclinfo.log").splitlines(keepends=True)
+    (plain,) = parse.runs(lines)
+    said = [number for number, line in enumerate(lines) if " NCCL INFO " in line]
+    for number in said[:-1]:
+        glued = [line.rstrip("\n") if at == number else line for at, line in enumerate(lines)]
+        (run,) = parse.runs("".join(glued).splitlines(keepends=True))
+        assert run.transports == plain.transports, lines[number]
+
+
+def test_a_message_behind_one_of_no_interest_is_read() -> None:
+    head = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n# Using devices\n"
+    ranks = "".join(
+        f"#  Rank  {number} Group  0 Pid     41 on     node-{number} device  0 [0000:19:00] NVIDIA H100 80GB HBM3\n"
+        for number in range(2)
+    )
+    said = "node-0:41:41 [0] NCCL INFO cudaDriverVersion 12040node-1:41:41 [0] NCCL INFO Using network Socket\n"
+    said += "node-0:41:41 [0] NCCL INFO Channel 00/02 :    0   1node-1:41:41 [0] init.cc:7 NCCL WARN Cuda failure 'x'\n"
+    (run,) = parse.runs((head + ranks + said).splitlines(keepends=True))
+    assert [(one.host, one.network) for one in run.transports] == [("node-1", "Socket")]
+    assert "node-1: Cuda failure" in (run.cause or "")
