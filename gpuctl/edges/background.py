@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuctl.edges.programs import gist, last_part, need
+from gpuctl.edges.programs import gist, is_cut_page, last_part, need
 
 LONGEST_LINE = 2**16  # a longer one is read in parts
 # Asks Linux to kill the program when the thread that started it ends (PR_SET_PDEATHSIG, 1), then becomes the program.
@@ -66,8 +66,13 @@ class BackgroundProgram:
         for line in iter(lambda: stdout.readline(LONGEST_LINE), ""):
             self.ready += line.startswith(self._ready)
             if line.strip():
-                self._last = "" if line.startswith(self._ordinary) else line
+                self._last = "" if line.startswith(self._ordinary) else self._error(line)
                 self._last_error = self._last or self._last_error
+
+    def _error(self, line: str) -> str:
+        """Return an error line, with the lines before it if it continues a server's error page."""
+        before = self._last if len(self._last) < LONGEST_LINE else ""
+        return before + line if is_cut_page(before) else line
 
     @property
     def exited(self) -> bool:

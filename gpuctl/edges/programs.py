@@ -40,9 +40,15 @@ def last_part(file: IO[bytes], most_bytes: int = 2**16) -> str:
     return omitted + os.pread(file.fileno(), most_bytes, max(0, size - most_bytes)).decode(errors="replace")
 
 
+def is_cut_page(text: str) -> bool:
+    """Return True if the text has the beginning of a server's error page and not its end."""
+    page = PAGE.search(text)
+    return page is not None and "</html" not in page[0].lower()
+
+
 def gist(err: str) -> str:
     """The last line of a program's standard error, or the title of a server's error page in it."""
     if page := PAGE.search(err):
-        return page_line(page[0])
+        return page_line(page[0]) or "the server answered with an empty page"
     lines = [line for line in err.strip().splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else "it failed without a message"

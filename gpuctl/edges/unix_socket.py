@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.engine import typed_json
 
 LONGEST = 64 * 1024  # bytes of a call; answers may be longer
 CALL_S = 30  # for a client to send its call, and to take the answer
@@ -62,7 +63,7 @@ def call(path: Path, request: Any) -> Any:
             client.sendall(json.dumps(request).encode() + b"\n")
             client.shutdown(socket.SHUT_WR)
             with client.makefile("rb") as stream:
-                return json.loads(stream.readline())
+                return typed_json.parse(stream.readline())
     except (OSError, ValueError) as error:
         wrong = getattr(error, "strerror", None) or "it gave no answer"
         hint = "start it with `gpuctl reservations serve`, or name its socket with --socket"
@@ -98,7 +99,7 @@ def _parsed(line: bytes) -> Any:
     if len(line) > LONGEST:
         return None
     try:
-        return json.loads(line)
+        return typed_json.parse(line)
     except ValueError:
         return None
 

@@ -65,7 +65,7 @@ def _part(title: str, text: str) -> str:
 def _output(kube: Kubectl, *arguments: str) -> str:
     """Return kubectl's output, or its error: a pod that never started has no logs."""
     code, out, err = kube.try_to(*arguments, "--request-timeout=15s")
-    return f"(unknown: {err.strip()})" if code else out
+    return f"(unknown: {programs.gist(err)})" if code else out
 
 
 def _containers(pod: Mapping[str, Any]) -> list[str]:

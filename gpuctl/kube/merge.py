@@ -17,6 +17,7 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "users": ("user", ("client-certificate", "client-key", "tokenFile")),
 }
 MAX_DEPTH = 100  # far more than any real file
+_STRING = "tag:yaml.org,2002:str"
 EMPTY = "apiVersion: v1\nkind: Config\n"
 
 
@@ -54,13 +55,15 @@ def added(text: str, theirs: str) -> tuple[list[str], str]:
         old = {_name(entry) for entry in _entries(known, kind)}
         new = [entry for entry in _entries(top, kind) if _name(entry) not in old]
         names += [f"{kind.removesuffix('s')} {_name(entry)}" for entry in new]
-        lists.append((yaml.ScalarNode("tag:yaml.org,2002:str", kind), yaml.SequenceNode("tag:yaml.org,2002:seq", new)))
+        lists.append((yaml.ScalarNode(_STRING, kind), yaml.SequenceNode("tag:yaml.org,2002:seq", new)))
     return names, EMPTY + str(yaml.serialize(yaml.MappingNode("tag:yaml.org,2002:map", lists)))
 
 
 def _put(node: yaml.MappingNode, name: str, value: str) -> None:
     others = [pair for pair in node.value if pair[0].value != name]
-    key, text = (yaml.ScalarNode("tag:yaml.org,2002:str", word) for word in (name, value))
+    # kubectl takes 08 for a number, and y for a boolean.
+    style = None if value[:1].isalpha() and len(value) > 1 else "'"
+    key, text = (yaml.ScalarNode(_STRING, name), yaml.ScalarNode(_STRING, value, style=style))
     node.value = [*others, (key, text)]
 
 

@@ -56,7 +56,8 @@ def _container_notices(name: str, was: Container | None, now: Container, thresho
         return []
     messages = []
     if now.restarts > was.restarts:
-        messages.append(f"{name}: {now.name} crashed ({now.last_why or 'no reason given'}), restart {now.restarts}")
+        ended = "ended" if now.last_why == "Completed" else "crashed"  # with exit status 0
+        messages.append(f"{name}: {now.name} {ended} ({now.last_why or 'no reason given'}), restart {now.restarts}")
     if now.exit_code and was.exit_code is None and now.restarts == was.restarts:
         messages.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason given'})")
     if now.why in LOUD and was.why != now.why:

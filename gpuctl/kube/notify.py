@@ -36,6 +36,8 @@ class NoticeTracker:
         for item in (event.get("items") or ()) if kind == "LIST" else (event,):
             if kind in ("LIST", "ADDED", "MODIFIED"):
                 before = objects.by_uid.get(item["metadata"]["uid"])
+                if before is None and objects.known and item.get("kind") == "Pod":
+                    before = {**item, "status": {}}  # created since: all that it did is new
                 messages += self._news(before, item) if objects.is_newer(item) else []
         objects.apply(kind, event)
         return messages

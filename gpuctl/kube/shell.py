@@ -107,13 +107,15 @@ def _before() -> tuple[str, str]:
 
 def _variables(copy: Path) -> dict[str, str]:
     """Return the variables of any program with a private kubeconfig."""
+    path = os.environ.get("PATH", os.defpath)
     return {
         "GPUCTL_KUBECONFIG": str(copy),
         "GPUCTL_KUBE_FROM": os.environ.get("KUBECONFIG", ""),
         "GPUCTL_KUBE_WRAPPERS": str(wrappers.folder()),
         "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
         "KUBECONFIG": str(copy),
-        "PATH": wrappers.place(os.environ.get("PATH", os.defpath)),
+        "PATH": wrappers.place(path),
+        **wrappers.bash_functions(path),
     }
 
 

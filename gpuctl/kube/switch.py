@@ -12,6 +12,7 @@ from gpuctl.core.paths import write_atomically
 from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.edges.programs import gist
 from gpuctl.kube import private_kubeconfig
 
 
@@ -57,7 +58,7 @@ def to_namespace(name: str, force: bool = False) -> str:
             )
         if code and "Forbidden" not in err:
             hint = "`--force` switches without this check"
-            raise InvalidInput(f"switch to the namespace {name!r}", err.strip() or "the cluster does not answer", hint)
+            raise InvalidInput(f"switch to the namespace {name!r}", gist(err), hint)
     doing = f"switch to the namespace {name}"
     Kubectl().ask(doing, "config", "set-context", now.name, f"--namespace={name}")
     if now.namespace != name:

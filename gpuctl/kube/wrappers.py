@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from gpuctl.core.paths import private, state_dir
@@ -35,3 +36,17 @@ def place(path: str) -> str:
             link.unlink(missing_ok=True)
     others = [entry for entry in path.split(os.pathsep) if entry != str(folder())]
     return os.pathsep.join([str(folder()), *others])
+
+
+def bash_functions(path: str) -> dict[str, str]:
+    """Return variables from which every bash makes functions that call the wrappers of a PATH's programs.
+
+    The profile of a login shell (`bash -lc`) often sets another PATH, which lacks the wrappers.
+    """
+    functions = {}
+    for name in PROGRAMS:
+        if wrapped(name, path):
+            link = shlex.quote(str(folder() / name))
+            does = f'if [ -x {link} ]; then {link} "$@"; else command {name} "$@"; fi'
+            functions[f"BASH_FUNC_{name}%%"] = f"() {{  {does}\n}}"
+    return functions

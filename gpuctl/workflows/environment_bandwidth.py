@@ -13,6 +13,7 @@ from gpuctl.cluster.access import PodAccess
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.engine import typed_json
 from gpuctl.nccl import flow, pair_table
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate.pair_outliers import FEWEST
@@ -104,7 +105,7 @@ def load(path: Path) -> Table | None:
     """Read a baseline; None if there is none, `InvalidInput` if it is damaged."""
     doing, hint = f"read the baseline {path}", "delete the file to measure a new one"
     try:
-        return pair_table.from_dict(json.loads(path.read_text()))
+        return pair_table.from_dict(typed_json.parse(path.read_text()))
     except FileNotFoundError:
         return None
     except OSError as error:

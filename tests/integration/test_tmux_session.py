@@ -209,7 +209,7 @@ def test_k9s_has_a_kubeconfig_of_its_own_in_the_declared_context_and_guarded_pro
     config.write_text(yaml.safe_dump({"contexts": contexts, "current-context": "prod-eu"}))
     before = config.read_text()
     me.program("kubectl", "#!/bin/sh\n")
-    does = 'cat "$KUBECONFIG" >~/first; sed -i s/dev-eu/new-eu/ "$KUBECONFIG"; command -v kubectl >~/which; read -r x'
+    does = 'cat "$KUBECONFIG" >~/first; sed -i s/dev-eu/new-eu/ "$KUBECONFIG"; type -P kubectl >~/which; read -r x'
     me.program("k9s", f"#!/bin/bash\nexec -a k9s bash -c '{does}'\n")
     file = me.config / "tmux/current/session.yml"
     declared = "run: [k9s]\n        context: dev-eu\n        namespace: team"

@@ -5,16 +5,31 @@ from __future__ import annotations
 import contextlib
 import shlex
 
-from gpuctl.cluster.deploy.model import is_ours
+from gpuctl.cluster.deploy.model import is_controlled, is_ours, is_terminating
 from gpuctl.cluster.environment import Environment, Mode, Object
 from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Cluster
 
 
 def nodes(cluster: Cluster, env: Environment) -> int | None:
-    """Return the desired number of pods, or None if the environment is not deployed."""
+    """Return the desired number of pods, or None if the environment is not deployed.
+
+    Without a StatefulSet, as after a replacement that was interrupted, as many as its pods that still run.
+    """
     live = cluster.get(cluster.kind("apps/v1", "StatefulSet"), env.name)
-    return int(live["spec"]["replicas"]) if live and is_ours(env, live) else None
+    if live is not None:
+        return int(live["spec"]["replicas"]) if is_ours(env, live) else None
+    pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
+    ranks = [rank for pod in pods if not is_terminating(pod) and (rank := adoptable_rank(env, pod)) is not None]
+    return max(ranks) + 1 if ranks else None
+
+
+def adoptable_rank(env: Environment, pod: Object) -> int | None:
+    """Return the rank of a pod of ours that no controller owns, and that our StatefulSet adopts; else None."""
+    name, _, rank = pod["metadata"]["name"].rpartition("-")
+    labels = pod["metadata"].get("labels") or {}
+    fits = not env.single and name == env.name and rank.isdecimal() and env.selector.items() <= labels.items()
+    return int(rank) if fits and is_ours(env, pod) and not is_controlled(pod) else None
 
 
 def built(cluster: Cluster, env: Environment) -> str:

@@ -96,7 +96,8 @@ def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environm
         if mode is None and (deployed := deployed_state.mode(cluster, env)) and _allows(file, deployed):
             completed = replace(completed, mode=deployed)
         if request.nodes is None and not request.single:
-            completed = replace(completed, nodes=deployed_state.nodes(cluster, env))
+            # Scaled to no pod: the file's default, which is shown as a change.
+            completed = replace(completed, nodes=deployed_state.nodes(cluster, env) or None)
         env = environment(file, completed)
     return replace(env, built=deployed_state.built(cluster, env))
 

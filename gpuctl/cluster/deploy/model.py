@@ -157,3 +157,8 @@ def is_ours(env: Environment, obj: Object) -> bool:
     """Return True if an object belongs to this environment: it has all of its labels."""
     labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return env.labels.items() <= labels.items()
+
+
+def is_controlled(obj: Object) -> bool:
+    """Return True if a controller owns the object, as a StatefulSet owns its pods."""
+    return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or [])

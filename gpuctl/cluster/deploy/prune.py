@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuctl.cluster.deploy.model import Change, is_ours
+from gpuctl.cluster.deploy import deployed_state
+from gpuctl.cluster.deploy.model import Change, is_controlled, is_ours
 from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
@@ -27,7 +28,7 @@ def ours(cluster: Cluster, env: Environment, kind: Kind) -> list[Object]:
 
 def belongs_to(env: Environment, kind: Kind, obj: Object) -> bool:
     """Return True if we created it. Cluster-wide objects are matched by name too: labels repeat across namespaces."""
-    if not is_ours(env, obj) or any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or []):
+    if not is_ours(env, obj) or is_controlled(obj):
         return False
     return kind.namespaced or obj["metadata"]["name"] == rights.created_constraints(env)
 
@@ -38,6 +39,8 @@ def unwanted(cluster: Cluster, env: Environment, desired: Sequence[Object]) -> t
     with AbandonablePool(AT_ONCE) as pool:
         listings = list(pool.map(lambda kind: find_ours(cluster, env, kind), _removable(cluster)))
     left = [obj for mine, _ in listings for obj in mine if (obj["kind"], obj["metadata"]["name"]) not in names]
+    # Pods whose StatefulSet is gone: the new one adopts them, and they keep running.
+    left = [obj for obj in left if obj["kind"] != "Pod" or deployed_state.adoptable_rank(env, obj) is None]
     return left, [why for _, why in listings if why]
 
 

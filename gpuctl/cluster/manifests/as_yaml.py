@@ -23,11 +23,17 @@ class _Dumper(yaml.SafeDumper):
 
 
 # Plain text that other readers, such as kubectl's, take for a boolean or a number, and PyYAML does not.
-_AMBIGUOUS = re.compile(r"[yYnN]|[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?0[oO][0-7_]+")
+_AMBIGUOUS = re.compile(
+    r"[yYnN]"
+    r"|[-+]?_*([0-9][0-9_]*\.?|[0-9][0-9_]*\.[0-9_]+|\.[0-9_]+)([eE][-+]?[0-9][0-9_]*)?_*"
+    r"|[-+]?_*0_*([xX][0-9a-fA-F_]+|[oO][0-7_]+|[bB][01_]+)"
+)
+_BREAKS = re.compile("[\x85\u2028\u2029]")  # lost as line breaks by PyYAML, unless they are escaped
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else "'" if _AMBIGUOUS.fullmatch(text) else None
+    style = "'" if _AMBIGUOUS.fullmatch(text) else None
+    style = '"' if _BREAKS.search(text) else "|" if "\n" in text else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.engine import typed_json
 from gpuctl.nccl.topology.adapters import Facts, adapters
 from gpuctl.nccl.topology.ring_order import Place
 
@@ -68,9 +69,9 @@ def _leaves(facts: Facts) -> Place:
 def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place]:
     """Places from `aws ec2 describe-instance-topology`: three layers of network nodes, nearest last."""
     try:
-        document: Any = json.loads(text)
+        document: Any = typed_json.parse(text)
     except ValueError as error:
-        where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+        where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else f": {error}"
         raise InvalidInput(doing, f"it is not valid JSON{where}", EC2) from error
     rows = document.get("Instances") if isinstance(document, dict) else document
     if not isinstance(rows, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from gpuctl.edges.background import BackgroundProgram
 
@@ -33,3 +34,26 @@ def test_the_exit_error_is_the_last_error_and_not_ordinary_output() -> None:
     quiet = started(3, "exit 1")
     quiet.stop()
     assert quiet.exit_error == "it failed without a message"
+
+
+# As kubectl 1.32 prints what a proxy answers to a port-forward; nothing follows its last line.
+PAGE = """error: error upgrading connection: unable to upgrade connection: <!DOCTYPE HTML>
+<html lang="en">
+    <head>
+        <title>502 Bad Gateway</title>
+    </head>
+    <body>
+        <p>nginx</p>
+    </body>
+</html>
+"""
+
+
+def test_an_error_page_of_several_lines_is_told_by_its_title(tmp_path: Path) -> None:
+    (tmp_path / "page").write_text(PAGE)
+    running = started(3, f"cat {tmp_path}/page")
+    running.stop()
+    assert running.exit_error == "502 Bad Gateway"
+    running = started(3, f"cat {tmp_path}/page; echo 'error: lost connection to pod'")
+    running.stop()
+    assert running.exit_error == "lost connection to pod"

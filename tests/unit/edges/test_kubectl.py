@@ -59,6 +59,7 @@ def test_of_a_servers_error_page_the_title_is_told(page: str) -> None:
 def test_of_other_errors_the_last_line_is_told() -> None:
     assert gist("a warning\nerror: the <pod> is gone\n\n") == "the <pod> is gone"
     assert gist("\n") == "it failed without a message"
+    assert gist("<html></html>") == "the server answered with an empty page"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_the_kernel_proves_who_calls_whatever_the_call_contains(tmp_path: Path) 
     assert answer == {"uid": os.getuid(), "pid": os.getpid(), "request": {"uid": 12345}}
 
 
-@pytest.mark.parametrize("sent", [b"not json\n", b"[" * (LONGEST + 10) + b"\n"])
+@pytest.mark.parametrize("sent", [b"not json\n", b"[" * (LONGEST + 10) + b"\n", b"[" * (LONGEST - 10) + b"\n"])
 def test_what_is_no_call_is_answered_as_none(tmp_path: Path, sent: bytes) -> None:
     with serving(tmp_path / "s", echo), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "s"))

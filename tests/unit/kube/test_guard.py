@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -121,8 +122,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path
 
 
-def ran(script: str) -> tuple[int, list[str]]:
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
+def ran(script: str, shell: Sequence[str] = ("sh", "-c")) -> tuple[int, list[str]]:
+    done = subprocess.run([*shell, script], capture_output=True, text=True, check=False, timeout=30)
     return done.returncode, done.stdout.splitlines()
 
 
@@ -147,6 +148,23 @@ def test_the_wrapper_passes_every_destructive_command_to_the_guard(installed: st
 def test_the_guard_holds_in_pipes_scripts_and_other_programs(installed: str, script: str) -> None:
     code, output = ran(script)
     assert (code == 0, [line[:5] for line in output]) == (False, ["asked"])
+
+
+def test_the_guard_holds_in_login_shells_of_bash_whose_profile_sets_the_path(
+    installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bash_profile").write_text(f"PATH={tmp_path}/bin:{os.defpath}\n")
+    for variable, value in wrappers.bash_functions(installed).items():
+        monkeypatch.setenv(variable, value)
+    script = tmp_path / "script"
+    script.write_text("#!/bin/bash -l\nkubectl delete pod x; kubectl get 'a  b'; command -v oc\n")
+    script.chmod(0o755)
+    asked = f"asked: kube guard -- {tmp_path}/bin/kubectl delete pod x"
+    assert ran("kubectl delete pod x", ("bash", "-lc")) == (7, [asked])
+    assert ran(str(script), ()) == (1, [asked, f"{tmp_path}/bin/kubectl get a  b"])
+    shutil.rmtree(wrappers.folder())
+    assert ran("kubectl get pods", ("bash", "-lc")) == (0, [f"{tmp_path}/bin/kubectl get pods"])
 
 
 def test_other_commands_run_the_program_with_its_arguments(installed: str, tmp_path: Path) -> None:

@@ -112,3 +112,9 @@ def test_a_kubeconfig_that_is_nested_too_deeply_is_refused_by_name(text: str) ->
 
 def test_an_alias_of_a_value_inside_itself_is_not_deep() -> None:
     assert merged({Path("/a"): "a: &a [*a, [*a]]"}) == "a: &id001 [*id001, [*id001]]\n"
+
+
+def test_names_that_kubectl_takes_for_numbers_are_quoted() -> None:
+    text = placed("contexts: [{name: '08', context: {cluster: c}}]\n", "08", "09")
+    assert "current-context: '08'\n" in text
+    assert "namespace: '09'" in text

@@ -105,6 +105,22 @@ def test_changes_while_the_watch_was_broken_are_reported() -> None:
     assert len(tracker.apply("pods", "LIST", {"items": [pod(5, restartCount=2)]})) == 1
 
 
+def test_a_pod_that_was_created_and_failed_while_the_watch_was_broken_is_reported() -> None:
+    tracker = NoticeTracker(NONE)
+    assert tracker.apply("pods", "LIST", {"items": []}) == []
+    stuck = pod(2, "Pending", state={"waiting": {"reason": "ErrImageNeverPull"}})
+    assert tracker.apply("pods", "LIST", {"items": [stuck]}) == ["pod d/p: main is in ErrImageNeverPull"]
+    assert tracker.apply("pods", "ADDED", stuck) == []
+    fresh = pod(3, "Pending")
+    fresh["metadata"]["uid"], fresh["status"] = "v", {"phase": "Pending"}
+    assert tracker.apply("pods", "ADDED", fresh) == []
+
+
+def test_a_container_that_completed_and_is_started_again_did_not_crash() -> None:
+    done: dict[str, Any] = {"lastState": {"terminated": {"reason": "Completed", "exitCode": 0}}}
+    assert notices_for(pod(), pod(2, restartCount=1, **done)) == ["pod d/p: main ended (Completed), restart 1"]
+
+
 def test_an_older_event_after_a_list_gives_no_notice() -> None:
     assert notices_for(pod(9, restartCount=2), pod(5, restartCount=1), pod(9, restartCount=2)) == []
 

@@ -15,6 +15,7 @@ from gpuctl.nccl.topology import racks
     [
         ('{"Instances": [', "it is not valid JSON in line 1: Expecting value"),
         ('{\n"Instances" []}', "it is not valid JSON in line 2: Expecting ':' delimiter"),
+        ('{"Instances": ' + "[" * 50_000, "it is not valid JSON: it is nested too deeply"),
         ('{"Reservations": []}', 'the JSON has no "Instances" list'),
         ('{"Instances": {}}', 'the JSON has no "Instances" list'),
         ('[{"InstanceId": "i-1", "NetworkNodes": ["nn-1"]}, 7]', "its instance 2 has no InstanceId"),

@@ -100,7 +100,7 @@ def test_one_pod_is_measured_alone(access: PodAccess) -> None:
     assert findings[0].message == "1 node of gpu-1 without a baseline so far"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": "gpuctl.bandwidth/9"}', "\xff"])
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "gpuctl.bandwidth/9"}', "\xff", "[" * 50_000])
 def test_a_damaged_baseline_is_refused_before_anything_runs(access: PodAccess, text: str) -> None:
     path = bandwidth.baseline_file(access)
     path.parent.mkdir(parents=True)

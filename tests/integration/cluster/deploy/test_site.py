@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy import destroy, flow, status
+from gpuctl.cluster.deploy import destroy, flow, removal, status
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.flow import PlanRequest
 from tests.integration.cluster.deploy import lab as made
@@ -225,6 +225,19 @@ def test_volumes_of_claim_templates_grow_where_the_class_allows_it_and_no_pod_en
     same = {"storage": {**OWN_VOLUMES, "workspace_size": "200Gi"}}
     assert status.read_status(lab.cluster(), lab.file(same)).verdict == "OK"
     assert {change.action for change in lab.plan(same).changes} == {"same"}
+
+    # As after a replacement that was interrupted: the next deploy adopts the pods.
+    removal.remove(lab.cluster(), [stateful_set(lab)], 30, propagation="Orphan")
+    plan = lab.deploy(same)
+    assert {change.subject: change.action for change in plan.changes if change.action != "same"} == {
+        "StatefulSet lab": "create"
+    }
+    made.wait_for(lambda: all("ownerReferences" in pod["metadata"] for pod in lab.get("pods")["items"]))
+    assert uids(lab) == pods
+
+
+def stateful_set(lab: Lab) -> Any:
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", **lab.get("statefulset", "lab")}
 
 
 def test_a_larger_size_takes_back_no_field_of_others_without_consent(lab: Lab) -> None:

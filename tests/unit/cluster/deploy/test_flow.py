@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,10 +14,11 @@ from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
+from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.edges.kube.cluster import Kind
+from gpuctl.edges.kube.cluster import Cluster, Kind
 from tests.rig.cluster.files import ROCE
 from tests.rig.cluster.snapshots import env_of
 
@@ -78,6 +81,55 @@ def test_the_mode_is_read_from_what_pods_start_with(tmp_path: Path) -> None:
         (start,) = (each for each in everything(env) if each["metadata"]["name"] == "lab-start")
         assert deployed_state.mode_of(start) == mode
     assert deployed_state.mode_of({"data": {}}) is None
+
+
+class Standing:
+    """A cluster with this StatefulSet, if any, and these pods."""
+
+    def __init__(self, stateful_set: Object | None, pods: list[Object]) -> None:
+        self.stateful_set, self.pods = stateful_set, pods
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        return kind in ("StatefulSet", "Pod")
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
+
+    def get(self, kind: Kind, name: str) -> Object | None:
+        return self.stateful_set if kind.kind == "StatefulSet" else None
+
+    def find(self, kind: Kind, labels: Mapping[str, str]) -> list[Object]:
+        found = self.pods if kind.kind == "Pod" else []
+        return [pod for pod in found if labels.items() <= pod["metadata"]["labels"].items()]
+
+
+def orphan(env: Environment, name: str, **meta: Any) -> Object:
+    labels = {**env.labels, **env.selector}
+    return {"kind": "Pod", "metadata": {"name": name, "uid": name, "labels": labels, **meta}}
+
+
+def test_pods_whose_statefulset_is_gone_are_counted_and_never_removed(tmp_path: Path) -> None:
+    """A larger volume replaces it without its pods: the replacement may be interrupted."""
+    env = env_of(tmp_path)
+    left = [orphan(env, f"lab-{rank}") for rank in range(5)]
+    left += [orphan(env, "lab-8", deletionTimestamp="2026-01-01T00:00:00Z"), orphan(env, "lab-debug")]
+    found = cast(Cluster, Standing(None, left))
+    assert deployed_state.nodes(found, env) == 5
+    removed, _ = prune.unwanted(found, env, everything(env))
+    assert [obj["metadata"]["name"] for obj in removed] == ["lab-debug"]
+    assert deployed_state.nodes(cast(Cluster, Standing(None, [])), env) is None
+    controlled = orphan(env, "lab-0", ownerReferences=[{"controller": True}])
+    assert deployed_state.nodes(cast(Cluster, Standing(None, [controlled])), env) is None
+
+
+@pytest.mark.parametrize(("replicas", "planned"), [(0, 2), (1, 1), (4, 4)])
+def test_an_environment_that_was_scaled_to_no_pod_is_planned_with_the_files_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int, planned: int
+) -> None:
+    env = env_of(tmp_path)
+    live = {"kind": "StatefulSet", "metadata": {"name": "lab", "labels": env.labels}, "spec": {"replicas": replicas}}
+    env = flow._environment(cast(Cluster, Standing(live, [])), env.cluster, flow.PlanRequest())
+    assert (env.nodes, env.cluster.gpus.default_nodes) == (planned, 2)
 
 
 def test_only_what_we_made_ourselves_is_ours_to_remove(tmp_path: Path) -> None:

@@ -283,10 +283,19 @@ def test_yaml_and_json_hold_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["y", "N", "no", "1e3", "-5E+2", "0o17", "0x1f", "1:30", "null", "~", "2026-01-01"])
+# As kubectl 1.32 reads them: 08 is 8, 0X1F is 31, 0_495 is 495.
+READ_AS_NUMBERS = ["1e3", "-5E+2", "08", "+09", "0_495", "-.5", ".5e3", "1e3_", "0o17", "0x1f", "0X1F", "0B11"]
+
+
+@pytest.mark.parametrize("text", [*READ_AS_NUMBERS, "y", "N", "no", "1:30", "null", "~", "2026-01-01"])
 def test_text_that_a_yaml_reader_may_take_for_another_type_is_quoted(text: str) -> None:
     rendered = as_yaml.as_yaml([{"kind": "A", "name": text}])
     assert f"name: '{text}'\n" in rendered
+
+
+@pytest.mark.parametrize("text", ["\x85x", "a\u2028b", "a\n\x85b"])
+def test_line_breaks_that_are_not_newlines_are_kept(text: str) -> None:
+    assert yaml.safe_load(as_yaml.as_yaml([{"kind": "A", "name": text}]))["name"] == text
 
 
 @pytest.mark.parametrize(

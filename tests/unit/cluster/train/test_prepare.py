@@ -26,6 +26,9 @@ class Only:
     def get(self, *_: object) -> dict[str, Any] | None:
         return self.found
 
+    def find(self, *_: object) -> list[dict[str, Any]]:
+        return []
+
 
 @pytest.mark.parametrize(
     ("replicas", "wrong"), [(0, "it is scaled to no pod"), (None, "has no environment of that name"), (2, "")]
