@@ -80,5 +80,5 @@ def test_who_leaves_a_watch_of_pods_waits_for_no_answer() -> None:
     with Pods(cluster, {}):
         assert cluster.asked.wait(5)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15  # the answer takes 20 s
     cluster.over.set()

@@ -31,7 +31,7 @@ def failed(lab: Lab, *changes: Any, **wish: Any) -> Finding:
     plan = lab.plan(*changes, **wish)
     with pytest.raises(GpuctlError, match="cannot deploy lab"):
         flow.refuse(plan)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60  # a deploy waits for minutes
     assert lab.names() == before
     return plan.failed[0]
 

@@ -145,7 +145,7 @@ def test_a_silent_program_and_a_stop_end_the_waiting(found: kube.Cluster) -> Non
     begun = time.monotonic()
     with pytest.raises(BrokenOff):
         pod_exec.run(found, "lab-0", Command(sleeps, stop=stop))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15  # the program sleeps for 20 s
 
 
 # ---- syncs ----------------------------------------------------------------------------------------------------------
