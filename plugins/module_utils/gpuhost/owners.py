@@ -178,7 +178,12 @@ class Owners:
     def _file_at_startup(self, path: str, desired: str) -> list[Conflict]:
         """Lines that write a kernel file, by the end of its path; where it is a sysctl, nothing of ours runs later."""
         runs = {row.line.where for row in self._startup if row.runs}
-        return [rival._replace(wins=rival.where in runs) for rival in self.mentions(desired, path)]
+        named = self.mentions(desired, path)
+        patterns = [
+            row.line for row in self._tmpfiles if fnmatchcase(f"/sys/kernel/mm/{path}", row.line.text.split()[1])
+        ]
+        named += [Conflict(line.owner, line.where, line.text, wins=True) for line in patterns if path not in line.text]
+        return [rival._replace(wins=rival.where in runs) for rival in named]
 
     def main_file_lines(self, key: str, desired: str, twin: str = "") -> list[str]:
         """Lines of /etc/sysctl.conf, as written, that give a key another value, or its twin any.
