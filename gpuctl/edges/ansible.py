@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core.paths import collection_dir
 from gpuctl.edges.programs import last_part
-from gpuctl.engine import answers
+from gpuctl.engine import answers, printable
 
 GRACE_SECONDS = 10
 MOST_OF_AN_ERROR = 2**20  # bytes of ansible-playbook's own output
@@ -67,7 +67,7 @@ def run(play: Play, on_result: Callable[[HostResult], None], interrupted: Callab
     """Run a playbook to its end; return Ansible's own error if it could not run at all, else ""."""
     import ansible_runner
 
-    events = _Events(on_result)
+    events = Events(on_result)
     # ansible-runner writes its input into a folder: private, without the environment, and deleted afterwards.
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         flags = _flags(play, Path(folder))
@@ -152,7 +152,7 @@ def _own_error(runner: Any) -> str:
     )
 
 
-class _Events:
+class Events:
     """Turns ansible-runner's events into one `HostResult` a host."""
 
     def __init__(self, on_result: Callable[[HostResult], None]) -> None:
@@ -171,15 +171,16 @@ class _Events:
     def handle(self, event: Mapping[str, Any]) -> bool:
         self._playbook = event.get("pid", self._playbook)
         data = event.get("event_data", {})
-        host, result = data.get("host"), answers.unpacked(data.get("res", {}))
-        kind = event.get("event")
+        host, res, kind = data.get("host"), data.get("res"), event.get("event")
+        # Modules ran on hosts, which are not trusted: any value may be of any type.
+        result = answers.unpacked(res) if isinstance(res, Mapping) else {}
         if host and kind == "runner_on_unreachable":
             self._report(HostResult(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
             if any(name in result for name in ("knobs", "tools", "nccl", "cluster")):
                 self._report(HostResult(host, result=result))
             elif "error" in result:
-                self._report(HostResult(host, **result["error"]))
+                self._report(_refusal(host, result["error"]))
             elif kind == "runner_on_failed":
                 # The answer of a failed reboot has `rebooted`: the host did not come back.
                 lost = "timedout" in result or "rebooted" in result
@@ -188,13 +189,22 @@ class _Events:
 
     def _report(self, result: HostResult) -> None:
         self.reported.add(result.host)
-        self.on_result(result)
+        self.on_result(replace(result, wrong=printable(result.wrong)))
+
+
+def _refusal(host: str, error: object) -> HostResult:
+    try:
+        wrong, hint = answers.reason(error)
+    except answers.BadAnswer as misfit:
+        return HostResult(host, wrong=str(misfit))
+    return HostResult(host, wrong=wrong, hint=hint)
 
 
 def _reason(result: Mapping[str, Any]) -> str:
     """Why a task failed; if the module crashed, its last line, which says more than Ansible's message."""
     if "timedout" in result:
-        return f"it gave no answer within {result['timedout']['period']} s"
+        limit = result["timedout"].get("period") if isinstance(result["timedout"], Mapping) else None
+        return f"it gave no answer within {limit} s" if isinstance(limit, (int, float)) else "it gave no answer in time"
     crash = str(result.get("module_stderr") or "").strip()
     return crash.splitlines()[-1] if "Traceback" in crash else _first_line(result.get("msg"))
 

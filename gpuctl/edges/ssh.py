@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.edges.processes import Done, Processes, SecondTurn
-from gpuctl.engine import any_python, python_arguments, visit_failures
+from gpuctl.engine import any_python, printable, python_arguments, visit_failures
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"
@@ -181,7 +181,7 @@ def explain(login: Login, done: Done, limit: float) -> Failure:
     if _was_killed(login, done.code, lines):
         return Failure(visit_failures.KILLED, visit_failures.COMPLETES)
     unreachable = done.code == SSH_FAILED and not login.local
-    last = lines[-1].strip() if lines else f"exit status {done.code}"
+    last = printable(lines[-1].strip()) if lines else f"exit status {done.code}"
     if "Traceback (most recent call last)" in done.err:
         return Failure(f"gpuctl itself failed on the host: {last}", "please report it")
     known = known_failure(done.err, last, login.address)

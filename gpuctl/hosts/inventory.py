@@ -67,7 +67,8 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     """Turn Ansible variables into a connection; `InvalidInput` for values that make no sense, such as port 22a."""
     connection = {key: variables[key] for key in CONNECTION_VARIABLES if variables.get(key) is not None}
     # Inventories come from other programs, too, and these texts reach terminals and messages.
-    strange = [key for key, text in {"its name": name, **connection}.items() if not _is_printable(text)]
+    strange = [] if name.isprintable() else ["its name"]
+    strange += [key for key, text in connection.items() if not _is_printable(text)]
     if strange:
         wrong, hint = f"{strange[0]} has control characters", "take them out of the inventory"
         raise InvalidInput(f"reach {printable(name)} as the inventory says", wrong, hint)

@@ -81,6 +81,15 @@ def checked(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
+def reason(error: object) -> tuple[str, str]:
+    """(wrong, hint) of a host that did not carry out its request, printable; BadAnswer if it gives no reason."""
+    try:
+        cleaned = _cleaned(typed_json.read(error, answer_types.Reason, "error", extra=True))
+    except typed_json.Misfit as misfit:
+        raise BadAnswer(f"its answer makes no sense: {misfit}") from misfit
+    return cleaned["wrong"], cleaned["hint"]
+
+
 def recorded(value: object, subjects: str, only: Sequence[str] = (), place: str = "facts") -> dict[str, Any]:
     """Facts that were `checked` and then saved, with printable texts; Misfit if they are none, or `only` are not there.
 

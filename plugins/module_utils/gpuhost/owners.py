@@ -116,16 +116,19 @@ class Owners:
         """The lines that may name a sysctl by a pattern alone."""
         return [row for row in self._startup if row.line.owner == "tmpfiles.d"]
 
-    def mentions(self, desired: str, *needles: str) -> list[Conflict]:
-        """Owners whose line contains one of `needles` and not the desired value; `wins` for those after gpuctl-boot."""
+    def mentions(self, desired: str, *needles: str, all_win: bool = False) -> list[Conflict]:
+        """Owners whose line contains one of `needles` and not the desired value; `wins` for those after gpuctl-boot.
+
+        `all_win`: nothing of ours runs at boot, so that every line wins that takes effect then or later.
+        """
         conflicts: list[Conflict] = []
         if not any(needle in self._startup_text for needle in needles):
             return conflicts
-        for line, _, late in self._startup:
+        for line, runs, late in self._startup:
             values = (rest_after(line.text, needle) for needle in needles)
             rest = next((value for value in values if value is not None), None)
             if rest is not None and desired not in re.split(r"[\s=\"';]+", rest):
-                conflicts.append(Conflict(line.owner, line.where, line.text, wins=late))
+                conflicts.append(Conflict(line.owner, line.where, line.text, wins=runs if all_win else late))
         return conflicts
 
     def tuned_option(self, desired: str, *names: str) -> list[Conflict]:
@@ -177,8 +180,13 @@ class Owners:
 
     def _file_at_startup(self, path: str, desired: str) -> list[Conflict]:
         """Lines that write a kernel file, by the end of its path; where it is a sysctl, nothing of ours runs later."""
-        runs = {row.line.where for row in self._startup if row.runs}
-        return [rival._replace(wins=rival.where in runs) for rival in self.mentions(desired, path)]
+        patterns = [
+            row.line for row in self._tmpfiles if fnmatchcase(f"/sys/kernel/mm/{path}", row.line.text.split()[1])
+        ]
+        by_pattern = [
+            Conflict(line.owner, line.where, line.text, wins=True) for line in patterns if path not in line.text
+        ]
+        return self.mentions(desired, path, all_win=True) + by_pattern
 
     def main_file_lines(self, key: str, desired: str, twin: str = "") -> list[str]:
         """Lines of /etc/sysctl.conf, as written, that give a key another value, or its twin any.

@@ -56,3 +56,17 @@ def test_a_program_that_was_killed_on_the_host_does_not_make_it_unreachable(logi
     )
     assert failure.wrong.startswith("our program was killed on the host")
     assert not failure.unreachable
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr"),
+    [
+        (1, "boom \x1b]0;title\x07\n"),
+        (255, "\x1b]0;title\x07: Connection reset by peer\n"),
+        (127, "\x1b]0;title\x07 not found\n"),
+        (1, "Traceback (most recent call last):\nKeyError: '\x1b]0;title\x07'\n"),
+    ],
+)
+def test_escape_sequences_of_a_host_are_spelt_out(code: int, stderr: str) -> None:
+    for login in (Login("gpu-1"), Login("gpu-1", python="/opt/python")):
+        assert r"\x1b]0;title\x07" in explain(login, Done(code, b"", stderr), limit=60).wrong

@@ -281,6 +281,9 @@ def test_a_write_after_a_test_and_one_whose_form_is_not_understood_are_rivals(tm
         'folder=/proc/sys/vm\nvalue=60\necho ${value} | tee "${folder}/swappiness"',
         "cd /proc/sys/vm\necho 60 > swappiness",
         "cd /proc/sys/vm && for name in overcommit_ratio swappiness; do echo 60 >$name; done",
+        "(cd /proc/sys && cd vm && echo 60 >swappiness)",
+        "pushd /proc/sys/vm >/dev/null; echo 60 > ./swappiness; popd",
+        "echo 60 > ${FILE:-/proc/sys/vm/swappiness}",
         "key='vm.swappiness'; sysctl -w $key=60",
         'for file in /etc/site.d/*.conf; do sysctl -qp "$file"; done',
         "sysctl -p /etc/other.conf /etc/site.d/60-site.conf",
@@ -303,6 +306,20 @@ def test_names_in_parts_and_files_of_a_command_are_followed(tmp_path: Path, text
     for path in ("/etc/site.d/60-site.conf", "/opt/plain", "/opt/site.py"):
         put(root, path, "vm.other = 60\n")
     assert knob(root)["state"] == "ok"
+
+
+@pytest.mark.parametrize("text", ["cd /proc/sys/vm\ncd /tmp", "pushd /proc/sys/vm\npopd", "cd /proc/sys/vm\ncd ../net"])
+def test_a_folder_that_a_script_has_left_does_not_count(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\necho 60 > swappiness\n", 0o755)
+    assert knob(root)["state"] == "ok"
+
+
+def test_a_line_that_may_fail_sets_the_value_all_the_same(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/site.conf", "-vm.swappiness = 60\n")
+    put(root, "/etc/cron.daily/site", "#!/bin/sh\nsysctl -p /etc/site.conf\n", 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
 
 
 @pytest.mark.parametrize(
@@ -425,6 +442,13 @@ def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path
     put(root, "/proc/sys/vm/nr_hugepages", "128\n")
     path = f"/sys/{folder}/hugepages/hugepages-2048kB/nr_hugepages"
     put(root, "/etc/cron.d/site", f"@reboot root echo 0 > {path}\n")
+    assert knob(root, {"sysctl.vm.nr_hugepages": "128"})["state"] == "contested"
+
+
+def test_a_pattern_of_tmpfiles_may_name_the_file_of_huge_pages(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/nr_hugepages", "128\n")
+    put(root, "/etc/tmpfiles.d/site.conf", "w /sys/kernel/mm/hugepages/hugepages-*/nr_hugepages - - - - 0\n")
     assert knob(root, {"sysctl.vm.nr_hugepages": "128"})["state"] == "contested"
 
 

@@ -192,12 +192,13 @@ def test_the_azure_agent_and_units_that_bring_swap_later_are_named(tmp_path: Pat
     root = server(tmp_path)
     put(root, "/etc/waagent.conf", "# disk\nResourceDisk.EnableSwap=y\n")
     for name in ("late", "unused"):
-        put(root, f"/etc/systemd/system/{name}.service", "[Service]\nExecStart=/sbin/swapon /late\n")
+        put(root, f"/etc/systemd/system/{name}.service", "[Service]\nExecStart=/sbin/swapon /late\n[Install]\n")
     link(root, "/etc/systemd/system/multi-user.target.wants/late.service", "../late.service")
     reading = tune(root, {KNOB: "off"})["knobs"][0]
     assert reading["state"] == "contested"
     assert [(c["owner"], c["where"], c["wins"]) for c in reading["conflicts"]] == [
         ("unit", "/etc/systemd/system/late.service:2", True),
+        ("unit", "/etc/systemd/system/unused.service:2", False),
         ("Azure agent", "/etc/waagent.conf:2", True),
     ]
 
@@ -252,3 +253,30 @@ def test_a_line_that_somebody_edited_is_a_conflict(tmp_path: Path, line: str) ->
     put(root, "/etc/fstab", f"UUID=1 / ext4 defaults 0 1\n{line}\n")
     assert states(undo(root)) == {KNOB: "conflict"}
     assert (root / "proc/swaps").read_text() == HEAD
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"late.service": "[Service]\nExecStart=/opt/late.sh\n[Install]\n", "late.timer": "[Timer]\nOnBootSec=5\n"},
+        {
+            "late.service": "[Service]\nExecStart=/sbin/swapon /late\n[Install]\n",
+            "late.timer": "[Timer]\nOnBootSec=5\n",
+        },
+        {
+            "late.service": "[Service]\nExecStart=/bin/true\n[Unit]\nWants=more.service\n",
+            "more.service": "[Service]\nExecStart=/opt/late.sh\n[Install]\n",
+        },
+    ],
+)
+def test_swap_that_a_script_a_timer_or_a_wanted_unit_brings_back_is_named(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
+    root = server(tmp_path)
+    put(root, "/opt/late.sh", "#!/bin/sh\nmkswap /late && swapon /late\n", 0o755)
+    for name, text in files.items():
+        put(root, f"/etc/systemd/system/{name}", text)
+    assert tune(root, {KNOB: "off"})["knobs"][0]["state"] == "ok"
+    started = "late.timer" if "late.timer" in files else "late.service"
+    link(root, f"/etc/systemd/system/multi-user.target.wants/{started}", f"../{started}")
+    assert tune(root, {KNOB: "off"})["knobs"][0]["state"] == "contested"

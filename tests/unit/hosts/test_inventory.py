@@ -128,6 +128,7 @@ def test_a_connection_variable_that_makes_no_sense_is_refused_with_the_host(wron
     ("name", "variables", "wrong"),
     [
         ("a\x1b]0;title\x07b", {}, "its name has control characters"),
+        ("a\nb", {}, "its name has control characters"),
         ("a", {"ansible_host": "10.0.0.1\x1b[2J"}, "ansible_host has control characters"),
         ("a", {"ansible_connection": "\x9d0;title"}, "ansible_connection has control characters"),
     ],

@@ -20,7 +20,7 @@ def started(host: Host) -> set[str]:
 
 def _links(host: Host, folder: str) -> Iterator[str]:
     for group in host.listdir(folder):
-        if group.endswith((".wants", ".requires")):
+        if group.endswith((".wants", ".requires", ".upholds")):
             yield from host.listdir(f"{folder}/{group}")
 
 

@@ -32,8 +32,7 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     used = areas(snapshot.host)
     _refuse_if_harmful(snapshot.host, used)
     lines = fstab_lines(snapshot.host)
-    at_boot = started(snapshot.host)
-    units = to_stop(snapshot.host, at_boot)
+    units = to_stop(snapshot.host, started(snapshot.host))
     steps = tuple(Step(f"comment:/etc/fstab:{line}", "on", "off") for line in lines)
     steps += tuple(Step(f"swap:{area.path}", area.state, None) for area in used)
     for unit, state in units.items():
@@ -43,7 +42,7 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
         now=", ".join(f"{area.path} {area.size // 1024} MiB" for area in used) or "off",
         boot=", ".join([*(line.split()[0] for line in lines), *units]) or "off",
         steps=steps,
-        conflicts=tuple(_rivals(snapshot, at_boot)),
+        conflicts=tuple(_rivals(snapshot)),
         disruptive="reads swapped pages back into memory" if any(area.used for area in used) else "",
     )
 
@@ -75,16 +74,10 @@ def _refuse_if_harmful(host: Host, used: list[Area]) -> None:
         )
 
 
-def _rivals(snapshot: HostSnapshot, at_boot: set[str]) -> list[Conflict]:
-    """Owners that enable swap late in the boot, after anything of ours."""
-    rivals = snapshot.owners.mentions("\0", "swapon")
-    conflicts = [rival for rival in rivals if rival.owner != "unit"]
-    conflicts += [rival._replace(wins=True) for rival in rivals if rival.owner == "unit" and _unit(rival) in at_boot]
+def _rivals(snapshot: HostSnapshot) -> list[Conflict]:
+    """Owners that enable swap at boot or later, as nothing of ours switches it off then."""
+    conflicts = snapshot.owners.mentions("\0", "swapon", all_win=True)
     for number, line in enumerate((snapshot.host.read_or_none(AZURE) or "").splitlines(), 1):
         if re.match(r"ResourceDisk\.EnableSwap\s*=\s*y", line, re.IGNORECASE):
             conflicts.append(Conflict("Azure agent", f"{AZURE}:{number}", line.strip(), wins=True))
     return conflicts
-
-
-def _unit(rival: Conflict) -> str:
-    return rival.where.rpartition(":")[0].rpartition("/")[2]

@@ -101,7 +101,6 @@ PAIRS = {
     "vm.overcommit_kbytes": "vm.overcommit_ratio",
 }
 PAIRS.update({ratio: size for size, ratio in list(PAIRS.items())})
-OTHER_OWNERS = {"kernel.numa_balancing": "numa_balancing=", "vm.nr_hugepages": "hugepages="}
 FREE = Text()
 
 

@@ -64,7 +64,7 @@ def _pattern(key: str) -> str:
     """A pattern for the key, with dots or slashes; wildcards and variables may stand for all but its last part."""
     *parts, last = key.split(".")
     either = "".join(rf"(?:{re.escape(part)}|[^\s./\"']*[*?\[{{$][^\s./\"']*)[./]" for part in parts)
-    return rf"(?<![\w./-])(?:/proc/sys/)?({either}{re.escape(last)})(?![\w./])"
+    return rf"(?<![\w./])(?<![\w.]-)(?:/proc/sys/)?({either}{re.escape(last)})(?![\w./])"
 
 
 def _names(text: str, key: str) -> bool:

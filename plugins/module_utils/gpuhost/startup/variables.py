@@ -5,6 +5,7 @@ Scripts often name a kernel file in parts: `path=/sys/kernel/mm/transparent_huge
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,8 +16,8 @@ ASSIGNMENT = re.compile(r"(?<![\w$-])(\w+)=(?:\"([^\"$`]*)\"|'([^']*)'|([^\s;&|)
 LOOP = re.compile(r"(?<!\w)for\s+(\w+)\s+in\s+([^;\n$`]+)")
 COMPUTED = re.compile(r"(?<![\w$-])(\w+)=(?=[\"']?[^\s;&|]*[$`])|\bread\s+(?:-\w+\s+)*(\w+)")
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-FOLDER = re.compile(r"(?<!\w)(?:cd|pushd)\s+[\"']?(/(?:proc/sys|sys)[\w./-]*)")
-TARGET = re.compile(r"(>>?\s*|(?<!\w)tee\s+(?:-\w+\s+)*)([\"']?)(?:\./)?(?=[a-zA-Z_]\w*[\w./-]*[\"']?(?:[\s;&|]|$))")
+FOLDER = re.compile(r"(?<![\w-])(?:(?:cd|pushd)\s+[\"']?([^\s;&|)\"']+)|popd)")
+TARGET = re.compile(r"(>>?\s*|(?<!\w)tee\s+(?:-\w+\s+)*)([\"']?)(?:\./)?(?=[a-zA-Z_]\w*[\w./-]*[\"']?(?:[\s;&|)]|$))")
 MOST = 16  # texts that one line may become
 KERNEL = ("/proc/sys", "/sys", "sysctl")
 WRITERS = (">", "tee", "sysctl")
@@ -58,9 +59,19 @@ class Shell:
         return {name for names in COMPUTED.findall(self.text) for name in names}
 
     def _in_folder(self, line: str) -> str:
-        if "cd " in line or "pushd " in line:
-            self.folder = next((match[1].rstrip("/") for match in FOLDER.finditer(line)), self.folder)
-        return TARGET.sub(rf"\1\2{self.folder}/", line) if self.folder else line
+        """The line with full paths for the files below a folder of the kernel that it writes to."""
+        if not (self.folder or "cd " in line or "pushd " in line):
+            return line
+        located, at = "", 0
+        for change in FOLDER.finditer(line):
+            located += self._located(line[at : change.end()])
+            at = change.end()
+            folder = posixpath.normpath(posixpath.join(self.folder or "/", change[1] or "/"))
+            self.folder = folder if folder.startswith(("/proc/sys", "/sys")) else ""
+        return located + self._located(line[at:])
+
+    def _located(self, text: str) -> str:
+        return TARGET.sub(rf"\1\2{self.folder}/", text) if self.folder else text
 
 
 def _with(line: str, values: dict[str, str]) -> str:
