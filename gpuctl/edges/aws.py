@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.domain.kube_errors import page_line
+from gpuctl.edges.programs import PAGE
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -201,7 +203,11 @@ class _Translated:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
+        if isinstance(error, ResponseParserError):
+            hint = "a proxy or another server answered: check the proxy and AWS_ENDPOINT_URL"
+            raise Unreachable(self.doing, f"the answer is not from AWS: {page_line(str(error))}", hint) from error
         if isinstance(error, ClientError):
             raise self.refused(error.response) from error
         if isinstance(error, BotoCoreError):
@@ -216,6 +222,8 @@ class _Translated:
         """The error that AWS answered."""
         error = response.get("Error", {})
         code, message = str(error.get("Code", "")), str(error.get("Message", "")).strip()
+        if page := PAGE.search(message):  # of a proxy
+            message = page_line(page[0])
         if code in THROTTLED:
             attempts = response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
             wrong = f"AWS still throttles {self.action} after {attempts} attempts ({code})"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gpuctl.nccl.isolate.attribution import Attribution
+from gpuctl.nccl.isolate.drift import MANY
 from gpuctl.nccl.isolate.follow_up import Pair, crowded, known_good
 from gpuctl.nccl.isolate.model import Policy, Round
-from gpuctl.nccl.isolate.observations import Evidence, Observation
+from gpuctl.nccl.isolate.observations import Evidence, Observation, ordered
 from gpuctl.nccl.model import Launch
 
+NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for this many of them
+ENOUGH = 4 * MANY  # nodes of a round that needs no repeated pair
 CONTROLS = 3  # for each place (within racks, across): the median of three withstands one disturbed run
 
 
@@ -29,6 +32,27 @@ def with_controls(step: Round, evidence: Evidence, attribution: Attribution, pol
         candidates = (run for run in _candidates(evidence, attribution, policy) if run.place == place)
         chosen += _disjoint(candidates, [*pairs, *chosen], evidence)
     return replace(step, launches=(*step.launches, *(Launch(tuple(pair), policy.sweep) for pair in chosen)))
+
+
+def repeated(nodes: Sequence[str], turn: int, evidence: Evidence) -> list[Pair]:
+    """Steady pairs to run again in a round of all these nodes, which leaves none free; others at each turn.
+
+    None if the round has so many pairs that they show the speed of the fabric by themselves, or so few nodes that
+    soon every pair is run.
+    """
+    if not NODES_PER_CONTROL < len(nodes) < ENOUGH:
+        return []
+    steady = dict.fromkeys(
+        ordered(run.nodes) for run in evidence.pairs if evidence.is_steady(run) and set(nodes).issuperset(run.nodes)
+    )
+    within = [pair for pair in steady if evidence.place(pair) != "across"] or list(steady)
+    count = len(nodes) // NODES_PER_CONTROL
+    first = turn * count % max(1, len(within))
+    chosen: list[Pair] = []
+    for pair in (*within[first:], *within[:first]):
+        if len(chosen) < count and not {node for other in chosen for node in other} & set(pair):
+            chosen.append(pair)
+    return chosen
 
 
 def _candidates(evidence: Evidence, attribution: Attribution, policy: Policy) -> list[Observation]:

@@ -8,7 +8,7 @@ from statistics import median
 
 from gpuctl.nccl.isolate import confirmation, pairing, rails, small_fleets, unknown_racks, verdict
 from gpuctl.nccl.isolate.attribution import Attribution, attribute, looks_bad
-from gpuctl.nccl.isolate.controls import with_controls
+from gpuctl.nccl.isolate.controls import repeated, with_controls
 from gpuctl.nccl.isolate.follow_up import FollowUp, KnownGoodPool, crowded, plan_follow_up, ran_well
 from gpuctl.nccl.isolate.launch_failures import CUT_OFF
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet, Policy, Round, Unresolved
@@ -116,7 +116,9 @@ def _unpaired(evidence: Evidence, policy: Policy, pairs_per_node: int) -> Round 
     for turn in range(pairs_per_node):
         due = [node for node in evidence.alive if len(evidence.launches_by_node.get(node, ())) <= turn]
         if len(due) > 1:
-            pairs = pairing.pairs(due, evidence.fleet.racks, turn)
+            again = repeated(due, turn, evidence) if turn else []
+            others = [node for node in due if not any(node in pair for pair in again)]
+            pairs = [*pairing.pairs(others, evidence.fleet.racks, turn), *again]
             return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), _screening(turn, len(due), evidence))
     return None
 

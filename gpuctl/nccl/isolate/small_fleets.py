@@ -9,6 +9,7 @@ from statistics import median
 
 from gpuctl.core import text
 from gpuctl.nccl.isolate.attribution import Attribution
+from gpuctl.nccl.isolate.controls import NODES_PER_CONTROL
 from gpuctl.nccl.isolate.follow_up import crowded
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Round, Unresolved
 from gpuctl.nccl.isolate.observations import FEW_NODES, REACHES, Evidence, ordered
@@ -19,7 +20,6 @@ from gpuctl.nccl.model import Launch
 ALL_ALIKE = 8  # largest fleet of which every pair is run if none stands out: each pair may have had a bad node
 MANY = 1 / 3  # share of slow nodes from which every pair has to confirm them
 PARTNERS = 4  # good nodes that a slow one must have met if racks are not known
-NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for this many of them
 MOST_TRIED = 8  # pairs that are tried as the control of a round
 MOST_NAMES = 8
 

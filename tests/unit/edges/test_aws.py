@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.parsers import ResponseParserError
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.edges.aws import Aws, Request, _Translated
@@ -54,6 +55,19 @@ def test_an_expired_login_names_the_profile_to_log_in_with() -> None:
 
 def test_a_message_with_braces_stays_as_it_is() -> None:
     assert "{x}" in translated("InvalidSubnetID.NotFound", "no {x}").wrong
+
+
+PAGE = "<html>\n<head><title>502 Bad Gateway</title></head>\n<body>\n<h1>502 Bad Gateway</h1>\n</body>\n</html>"
+
+
+def test_the_error_page_of_a_proxy_is_one_line() -> None:
+    assert translated("502", PAGE).wrong == "502 Bad Gateway (502)"
+    unread = ResponseParserError(f"Unable to parse response, invalid XML received.\n{PAGE.encode()!r}")
+    with (
+        pytest.raises(Unreachable, match=r"the answer is not from AWS: 502 Bad Gateway$"),
+        _Translated("list subnets", "ec2:DescribeSubnets", ""),
+    ):
+        raise unread
 
 
 @pytest.fixture

@@ -36,6 +36,21 @@ def test_a_slow_node_is_named_while_the_fabric_changes(factor: float, first: int
     assert changing(slow(7, 0.1), factor, first).named == ["node-7"]
 
 
+@pytest.mark.parametrize("drift", [(1.0, 0.9, 1.05, 0.95), (1.0, 0.93, 1.0, 0.95, 1.05, 0.97)])
+@pytest.mark.parametrize("nodes", [12, 16])
+def test_a_fabric_that_changes_from_round_to_round_accuses_no_node_of_a_small_fleet(
+    nodes: int, drift: tuple[float, ...]
+) -> None:
+    # The runs of all nodes differ, so that every node is run in more pairs, in rounds of other speeds.
+    network = net(nodes, rack=8)
+    for seed in range(4):
+        played = play_fleet(
+            Fleet(network.nodes, network.rack_of), SimulatedFleet(network, CALM, seeded(seed), drift=drift)
+        )
+        assert played.named == []
+        assert len(played.simulated.rounds) <= 12
+
+
 def test_controls_are_reported_beside_the_budget() -> None:
     end = changing(slow(7, 0.1), 0.92, 2).end
     assert (end.controls, end.used <= end.budget) == (3, True)
