@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from gpuctl.core.redact import removed
 from gpuctl.domain.kube_errors import NotLoggedIn
 
 # Credential program -> the command that logs in again. Sources: AWS CLI "aws sso login", aws-iam-authenticator's README
@@ -23,6 +25,12 @@ RENEWALS = {
     "tsh": "tsh login",
 }
 OPENSHIFT_TOKEN = "sha256~"  # noqa: S105 - how OpenShift's OAuth tokens begin
+# What kubectl prints about a credential program (client-go, plugin/pkg/client/auth/exec), and lines of its log.
+_MISSING = re.compile(r"getting credentials: exec: executable (.+) not found")
+_FAILED = re.compile(r"getting credentials: exec: executable (.+) failed with exit code (\d+)")
+_HELP_END = "client-go-credential-plugins"  # ends its text about a missing program; the kubeconfig's hint follows
+_LOG_LINE = re.compile(r"[EWI]\d{4} ")
+_REJECTED = ("(Unauthorized)", "must be logged in to the server")
 TRY_OTHER = "log in as you do for kubectl; `kubectl auth can-i --list` then shows whether it works"
 
 
@@ -69,6 +77,22 @@ def missing(doing: str, login: Login, why: str) -> NotLoggedIn:
     """The error for a credential program that cannot be started."""
     wrong = f"{login.program}, which logs in the user {login.user}, cannot be started: {why}"
     return NotLoggedIn(doing, wrong, " ".join(login.install_hint.split()) or f"install {login.program}")
+
+
+def of_kubectl(doing: str, login: Login, stderr: str) -> NotLoggedIn | None:
+    """The error for a login that failed in kubectl; None if its error output is about something else."""
+    if match := _MISSING.search(stderr):
+        hint = stderr.partition(_HELP_END)[2]
+        return missing(doing, replace(login, program=match[1], install_hint=hint), "it is not installed")
+    if match := _FAILED.search(stderr):
+        own = ("getting credentials", "Unable to connect")
+        lines = [line.strip() for line in stderr.splitlines() if line.strip() and not _LOG_LINE.match(line)]
+        said = [line for line in lines if not any(text in line for text in own)]
+        why = ": ".join([f"exit code {match[2]}", *(removed(line)[0] for line in said[-1:])])
+        return failed(doing, replace(login, program=match[1]), why)
+    if any(text in stderr for text in _REJECTED):
+        return NotLoggedIn(doing, f"the cluster rejects the credentials of the user {login.user}", TRY_OTHER)
+    return None
 
 
 def renewal(login: Login) -> str:

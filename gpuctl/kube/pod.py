@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
-from gpuctl.edges.programs import gist
 from gpuctl.kube import choose, model, pod_logs, popup, selected_pod
 from gpuctl.kube.selected_pod import SelectedPod
 
@@ -97,7 +96,7 @@ def named(name: str, scope: Scope, container: str = "") -> SelectedPod:
 def _exists(pod: SelectedPod) -> bool:
     code, _, err = _kubectl(pod).try_to("get", "pod", pod.pod, "-o", "name", "--request-timeout=10s")
     if code and "NotFound" not in err:
-        raise GpuctlError(f"look for the pod {pod.pod}", gist(err))
+        raise kubectl.failure(f"look for the pod {pod.pod}", err, pod.context)
     return code == 0
 
 

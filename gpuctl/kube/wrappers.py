@@ -48,5 +48,5 @@ def bash_functions(path: str) -> dict[str, str]:
         if wrapped(name, path):
             link = shlex.quote(str(folder() / name))
             does = f'if [ -x {link} ]; then {link} "$@"; else command {name} "$@"; fi'
-            functions[f"BASH_FUNC_{name}%%"] = f"() {{  {does}\n}}"
+            functions[f"BASH_FUNC_{name}%%"] = f"() {{ {does}; }}"  # one line: files of variables have one for each
     return functions

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from gpuctl.cluster.clusterfile import variables
 from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.core.redact import removed
 
 Broken = tuple[str, str, str]  # the field, what is wrong, what to try
 Rule = Callable[[Cluster], Iterator[Broken]]
@@ -81,11 +82,14 @@ def pod_metadata(cluster: Cluster) -> Iterator[Broken]:
     pods = cluster.pods
     every = (*variables.all_of(cluster, "rdma"), *variables.all_of(cluster, "tcp"))
     derived = {variable.name: variable.field for variable in every}
-    for name in pods.environment:
+    for name, value in pods.environment.items():
         if name in POD_VARIABLES:
             yield f"pods.environment.{name}", "is set by the pod itself", "omit it"
         elif name in derived:
             yield f"pods.environment.{name}", f"is set by {derived[name]}", f"set {derived[name]} instead"
+        elif removed(value)[1]:
+            wrong = "holds a password or token, which everybody sees who may read this file or the StatefulSet"
+            yield f"pods.environment.{name}", wrong, "put it in a Secret, and name that in pods.secrets"
     for field in ("labels", "annotations"):
         for name in getattr(pods, field):
             if name.startswith(RESERVED_KEYS) or name in RESERVED_KEYS:
@@ -262,7 +266,7 @@ def image(cluster: Cluster) -> Iterator[Broken]:
         )
     if build and build.dockerfile and build.git:
         yield "image.build", "has both dockerfile and git", "keep one; without both, a local folder is built"
-    if build and CREDENTIALS.match(build.git):
+    if build and (CREDENTIALS.match(build.git) or ("?" in build.git and removed(build.git)[1])):
         yield (
             "image.build.git",
             "holds a password or token, which everybody sees who may read this file or the BuildConfig",

@@ -26,6 +26,9 @@ SERVER_FIELDS = (
     "deletionTimestamp",
 )
 HOLDS_DATA = "it holds data: remove it first by `destroy --volumes`, or give the environment another name"
+COUNT = "spec.replicas"
+# The server does not tell who did so: 0 is left out of what it records of a scale. gpuctl scales to 1 or more.
+SCALED_TO_ZERO = f"{COUNT} was set to 0 by somebody else"
 STAY = "existing volumes stay as they are"
 
 
@@ -44,7 +47,14 @@ def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collectio
         return Change(kind, name, *_of_refusal(env, state, error, new))
     if state.live is None:
         return Change(kind, name, "create")
-    fields = tuple(between(plain(state.live), plain(tried)))
+    return _of_fields(kind, name, tuple(between(plain(state.live), plain(tried))))
+
+
+def _of_fields(kind: str, name: str, fields: Sequence[Field]) -> Change:
+    """Interpret the fields that the server would change without a conflict."""
+    if any(field.path == COUNT and field.before == 0 for field in fields):
+        effect = _of_changing(kind, fields)
+        return Change(kind, name, "take-over", fields, f"{SCALED_TO_ZERO}; {effect}" if effect else SCALED_TO_ZERO)
     if kind == "Pod" and any(map(_of_its_start, fields)):
         return Change(kind, name, "recreate", fields, "")
     return Change(kind, name, "change" if fields else "same", hidden(kind, fields), _of_changing(kind, fields))

@@ -39,9 +39,13 @@ def unwanted(cluster: Cluster, env: Environment, desired: Sequence[Object]) -> t
     with AbandonablePool(AT_ONCE) as pool:
         listings = list(pool.map(lambda kind: find_ours(cluster, env, kind), _removable(cluster)))
     left = [obj for mine, _ in listings for obj in mine if (obj["kind"], obj["metadata"]["name"]) not in names]
-    # Pods whose StatefulSet is gone: the new one adopts them, and they keep running.
-    left = [obj for obj in left if obj["kind"] != "Pod" or deployed_state.adoptable_rank(env, obj) is None]
-    return left, [why for _, why in listings if why]
+    return [obj for obj in left if not _is_adopted(env, obj)], [why for _, why in listings if why]
+
+
+def _is_adopted(env: Environment, obj: Object) -> bool:
+    """Return True for a pod whose StatefulSet is gone: the new one adopts it, and it keeps running."""
+    rank = deployed_state.adoptable_rank(env, obj) if obj["kind"] == "Pod" else None
+    return rank is not None and rank < env.nodes
 
 
 def _removable(cluster: Cluster) -> list[Kind]:

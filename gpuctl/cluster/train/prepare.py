@@ -96,7 +96,9 @@ def pods_to_use(cluster: Cluster, env: Environment) -> int:
     """As `deployed_pods`; `GpuctlError` also if it is scaled to zero."""
     count = deployed_pods(cluster, env)
     if not count:
-        raise GpuctlError(f"use {env.name}", "it is scaled to no pod", "`gpuctl cluster scale --nodes` makes some")
+        raise GpuctlError(
+            f"use {env.name}", "it is scaled to no pod", "`gpuctl cluster scale --nodes N --take-over` makes some"
+        )
     return count
 
 

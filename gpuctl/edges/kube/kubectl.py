@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import kube_login
+from gpuctl.domain.kube_login import Login
 from gpuctl.edges.kube import config
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.programs import gist, installed, need
@@ -16,6 +19,8 @@ from gpuctl.edges.terminal import show as show  # noqa: PLC0414 - kubectl is sho
 from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
+RIGHTS = "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
+FORBIDDEN = "(Forbidden)"
 EXCESS = 125  # our exit status for a program that printed too much
 MOST_OF_A_LIST = 2**28  # bytes; ten thousand pods as JSON have about a third of that
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
@@ -27,6 +32,22 @@ def _without_kubeconfig(doing: str) -> InvalidInput | None:
         return None
     named = os.environ.get("KUBECONFIG") or "~/.kube/config"
     return InvalidInput(doing, f"there is no kubeconfig {named}", "set KUBECONFIG, or write ~/.kube/config")
+
+
+def failure(doing: str, stderr: str, context: str = "") -> GpuctlError:
+    """Return the error for kubectl's error output: a login that failed, or its own message."""
+    login = Login(_user(context), "", profile=os.environ.get("AWS_PROFILE", ""))
+    hint = RIGHTS if FORBIDDEN in stderr else ANSWERS
+    return kube_login.of_kubectl(doing, login, stderr) or GpuctlError(doing, gist(stderr), hint)
+
+
+def _user(context: str) -> str:
+    """Return the name of a context's user, of the current one by default."""
+    with contextlib.suppress(InvalidInput):
+        paths = config.files()
+        found = next((c for c in config.contexts(*paths) if c.name == context), None) or config.current(*paths)
+        return found.user if found else ""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Kubectl:
         if code == EXCESS:
             raise GpuctlError(doing, err)
         if code:
-            raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
+            raise _without_kubeconfig(doing) or failure(doing, err, self.context)
         return out
 
     def try_to(self, *arguments: str, limit: float = 30) -> tuple[int, str, str]:

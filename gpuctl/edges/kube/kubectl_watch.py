@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.background import end, tied
-from gpuctl.edges.kube.kubectl import MOST_OF_A_LIST, Kubectl
+from gpuctl.edges.kube.kubectl import MOST_OF_A_LIST, Kubectl, failure
 from gpuctl.edges.processes import Done, Processes
-from gpuctl.edges.programs import gist, need
+from gpuctl.edges.programs import need
 from gpuctl.engine import typed_json
 
 LIST_S = 60.0
@@ -141,7 +141,7 @@ def listed(done: Done) -> dict[str, Any]:
         wrong = f"printed more than {MOST_OF_A_LIST >> 20} MiB" if done.excess else f"did not end within {LIST_S:g} s"
         raise GpuctlError("list what to watch", f"kubectl {wrong}")
     if done.code or not done.out.strip():
-        raise GpuctlError("list what to watch", gist(done.err))
+        raise failure("list what to watch", done.err)
     objects = typed_json.read(typed_json.parse(done.out), dict[str, Any])
     kind = str(objects.get("kind", "")).removesuffix("List")
     items = typed_json.read(objects.get("items") or [], list[dict[str, Any]], "items")

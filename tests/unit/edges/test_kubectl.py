@@ -156,3 +156,52 @@ def test_what_is_no_object_is_an_error(text: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(GpuctlError, match="kubectl did not print a JSON object"):
         Kubectl("lab").json("list pods", "get", "pods")
+
+
+# As kubectl 1.32 prints it for a credential program of the kubeconfig.
+EXPIRED = """\
+The SSO session of corp has expired
+E1128 09:16:00.000000 1 memcache.go:265] "Unhandled Error" err="getting credentials: exec: executable aws failed"
+Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255
+"""
+MISSING = """\
+Unable to connect to the server: getting credentials: exec: executable nope-login not found
+
+It looks like you are trying to use a client-go credential plugin that is not installed.
+
+To learn more about this feature, consult the documentation available at:
+      https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+
+install nope from the portal
+"""
+REJECTED = "error: You must be logged in to the server (Unauthorized)\n"
+FORBIDDEN = 'Error from server (Forbidden): pods is forbidden: User "alice" cannot list resource "pods"\n'
+
+
+@pytest.mark.parametrize(
+    ("stderr", "wrong", "hint"),
+    [
+        (
+            EXPIRED,
+            "aws, which logs in the user me, failed: exit code 255: The SSO session of corp has expired",
+            "log in again: `aws sso login --profile corp`",
+        ),
+        (
+            MISSING,
+            "nope-login, which logs in the user me, cannot be started: it is not installed",
+            "install nope from the portal",
+        ),
+        (REJECTED, "the cluster rejects the credentials of the user me", "log in as you do for kubectl"),
+        (FORBIDDEN, FORBIDDEN.strip(), "ask for a role that allows it"),
+    ],
+    ids=["expired", "missing", "rejected", "forbidden"],
+)
+def test_a_login_that_failed_in_kubectl_is_told_with_what_renews_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, wrong: str, hint: str
+) -> None:
+    (tmp_path / "config").write_text("contexts: [{name: lab, context: {user: me}}, {name: x, context: {user: y}}]\n")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "corp")
+    error = kubectl.failure("list the pods", stderr, "lab")
+    assert " ".join(error.wrong.split()) == wrong
+    assert error.hint.startswith(hint)

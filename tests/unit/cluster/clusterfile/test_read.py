@@ -174,6 +174,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], told
         ("https://ghp_secret@example.org/ml.git", True),
         ("https://ann:secret@example.org/ml.git", True),
         ("ssh://git:secret@example.org/ml.git", True),
+        ("https://example.org/ml.git?access_token=secret@", True),
+        ("https://example.org/ml.git?version=2", False),
         ("ssh://git@example.org/ml.git", False),
         ("https://example.org/team@home/ml.git", False),
     ],

@@ -108,6 +108,8 @@ def test_a_training_is_killed_before_its_pod_is(tmp_path: Path) -> None:
     [
         ({"pods": {"environment": {"HOME": "/root"}}}, "is set by the pod itself"),
         ({"pods": {"environment": {"NCCL_DEBUG": "INFO"}}}, "is set by nccl.debug"),
+        ({"pods": {"environment": {"HTTPS_PROXY": "http://ann:secret@proxy:3128"}}}, "holds a password or token"),
+        ({"pods": {"environment": {"HF_TOKEN": "hf_" + "a" * 30}}}, "holds a password or token"),
         ({"pods": {"secrets": {"s3": "/etc/s3"}}}, "is mounted at /etc/s3, which is used by the pod itself"),
         ({"pods": {"secrets": {"s3": "files"}}}, "is 'files': not `environment`"),
         ({"pods": {"labels": {"app.kubernetes.io/name": "x"}}}, "is set by gpuctl"),

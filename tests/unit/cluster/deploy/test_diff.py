@@ -123,6 +123,14 @@ def test_fields_that_another_manager_changed_are_shown_with_both_values(tmp_path
     assert change.fields == (Field("spec.replicas", 1, 2),)
 
 
+def test_an_environment_that_somebody_scaled_to_no_pod_comes_back_only_with_consent(tmp_path: Path) -> None:
+    env = env_of(tmp_path)
+    wanted = of(env, "StatefulSet")
+    found = changed(env, wanted, served(wanted, replicas=0), served(wanted))
+    assert (found.action, found.note) == ("take-over", "spec.replicas was set to 0 by somebody else")
+    assert found.fields == (Field("spec.replicas", 0, 2),)
+
+
 def test_a_take_over_that_the_server_would_not_accept_is_refused(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     desired = of(env, "StatefulSet")

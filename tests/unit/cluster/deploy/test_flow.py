@@ -110,13 +110,14 @@ def orphan(env: Environment, name: str, **meta: Any) -> Object:
 
 def test_pods_whose_statefulset_is_gone_are_counted_and_never_removed(tmp_path: Path) -> None:
     """A larger volume replaces it without its pods: the replacement may be interrupted."""
-    env = env_of(tmp_path)
+    env = env_of(tmp_path, nodes=5)
     left = [orphan(env, f"lab-{rank}") for rank in range(5)]
     left += [orphan(env, "lab-8", deletionTimestamp="2026-01-01T00:00:00Z"), orphan(env, "lab-debug")]
     found = cast(Cluster, Standing(None, left))
     assert deployed_state.nodes(found, env) == 5
-    removed, _ = prune.unwanted(found, env, everything(env))
-    assert [obj["metadata"]["name"] for obj in removed] == ["lab-debug"]
+    for nodes, more in ((5, []), (3, ["lab-3", "lab-4"])):
+        removed, _ = prune.unwanted(found, replace(env, nodes=nodes), everything(env))
+        assert [obj["metadata"]["name"] for obj in removed] == [*more, "lab-8", "lab-debug"]
     assert deployed_state.nodes(cast(Cluster, Standing(None, [])), env) is None
     controlled = orphan(env, "lab-0", ownerReferences=[{"controller": True}])
     assert deployed_state.nodes(cast(Cluster, Standing(None, [controlled])), env) is None
