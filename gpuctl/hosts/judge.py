@@ -82,7 +82,8 @@ def problems(result: HostResult, *, strict: bool = False, drift: bool = False) -
     listed = []
     for knob in result.knobs:
         finding = _finding(result.host, knob, strict=strict, drift=drift)
-        if knob["state"] in _TO_REPORT:
+        # What other owners contest is told with them.
+        if knob["state"] in _TO_REPORT or (knob["state"] == "contested" and knob["reason"]):
             listed.append(finding)
         verdict = Verdict.WARN if finding.verdict is Verdict.OK else finding.verdict
         listed += [replace(finding, verdict=verdict, message=_rival(rival)) for rival in knob["conflicts"]]

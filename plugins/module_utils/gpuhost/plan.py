@@ -98,7 +98,7 @@ def _lost_without(program: Reading | None, reading: Reading) -> Reading:
     if program is None or kept:
         return reading
     name = program.knob.partition(".")[2]
-    reason = f"it is lost at the next boot without {name}, which is {program.state}: {program.reason}"
+    reason = f"it is lost at the next boot without {name}, which is {program.state}"
     return reading.but(state=CONTESTED, boot="kernel default", reason=reason)
 
 

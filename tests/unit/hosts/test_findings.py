@@ -62,3 +62,8 @@ def test_problems_are_what_a_person_looks_at_with_other_owners_of_the_setting() 
         "conflict: /etc/tuned/active_profile (tuned) sets 30; gpuctl wins after a reboot",
     )
     assert (theirs.verdict, theirs.message.endswith("tuned wins after a reboot")) == ("FAIL", True)
+
+
+def test_a_contested_setting_without_another_owner_tells_its_reason() -> None:
+    [lost] = problems(result("contested", conflicts=[], reason="it is lost at the next boot"))
+    assert (lost.verdict, lost.message) == ("FAIL", "contested: it is lost at the next boot")
