@@ -13,6 +13,7 @@ from gpuctl.nccl.isolate.observations import Evidence, Observation, ordered
 from gpuctl.nccl.model import Launch
 
 NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for this many of them
+NODES_PER_REPEATED, MOST_REPEATED = 4, 8  # the same for a round of other partners: several withstand a disturbed one
 ENOUGH = 4 * MANY  # nodes of a round that needs no repeated pair
 CONTROLS = 3  # for each place (within racks, across): the median of three withstands one disturbed run
 
@@ -37,8 +38,8 @@ def with_controls(step: Round, evidence: Evidence, attribution: Attribution, pol
 def repeated(nodes: Sequence[str], turn: int, evidence: Evidence) -> list[Pair]:
     """Steady pairs to run again in a round of all these nodes, which leaves none free; others at each turn.
 
-    None if the round has so many pairs that they show the speed of the fabric by themselves, or so few nodes that
-    soon every pair is run.
+    None for many nodes, whose good pairs show the speed of the fabric by themselves, and for few, which soon run
+    every pair.
     """
     if not NODES_PER_CONTROL < len(nodes) < ENOUGH:
         return []
@@ -46,7 +47,7 @@ def repeated(nodes: Sequence[str], turn: int, evidence: Evidence) -> list[Pair]:
         ordered(run.nodes) for run in evidence.pairs if evidence.is_steady(run) and set(nodes).issuperset(run.nodes)
     )
     within = [pair for pair in steady if evidence.place(pair) != "across"] or list(steady)
-    count = len(nodes) // NODES_PER_CONTROL
+    count = min(len(nodes) // NODES_PER_REPEATED, MOST_REPEATED)
     first = turn * count % max(1, len(within))
     chosen: list[Pair] = []
     for pair in (*within[first:], *within[:first]):
