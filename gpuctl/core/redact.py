@@ -18,23 +18,27 @@ USER = r"(?:-[uU]|--(?:proxy-)?user)"
 WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
 IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
 # Groups: `keep` stays in front, `end` stays behind; the text between is removed.
-PATTERNS = (
+# Credentials by their own shape, whatever the name in front of them.
+SHAPES = (
     # -----BEGIN RSA PRIVATE KEY----- … -----END RSA PRIVATE KEY-----
     r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
-    rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
-    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
     # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
-    # https://token@host, also git+https://
-    rf"(?P<keep>(?i:(?<![\w+.-])(?:[\w.-]++\+)?+https?://))(?!{GONE}@)[^\s:/?#@\"'\\]++(?P<end>@)",
-    # curl -u user:password; two numbers are a user and a group
-    rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
     # JSON web tokens, AWS, GitHub, Slack, GitLab, Hugging Face, OpenAI and Anthropic keys by their shape
     r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
     r"\b(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{16}\b",
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|xox[abposr]-[\w-]{10,}|glpat-[\w-]{16,})",
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,})",
+)
+PATTERNS = (
+    *SHAPES,
+    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
+    rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
+    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
+    # https://token@host, also git+https://
+    rf"(?P<keep>(?i:(?<![\w+.-])(?:[\w.-]++\+)?+https?://))(?!{GONE}@)[^\s:/?#@\"'\\]++(?P<end>@)",
+    # curl -u user:password; two numbers are a user and a group
+    rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
     # "password": "abc", password='a b' up to the same quote; PASSWORD: abc as a whole line, else up to the word's end
     rf"(?P<keep>(?i:{VALUED}{IS})(?P<quote>{QUOTE}))(?!<)(?:(?!(?P=quote))(?:\\.|[^\n\\]))+(?P<end>(?P=quote))",
     rf"(?P<keep>(?im:^[ \t]*+(?:-[ \t]*+)?{VALUED}:[ \t]+))(?![<\"'])\S.*",
@@ -45,6 +49,7 @@ PATTERNS = (
     # 40 characters next to the word aws: a secret access key
     r"(?P<keep>(?i:aws)\S{0,100}\s{0,20}[:=]\s{0,20}[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
+SHAPED = [re.compile(pattern) for pattern in SHAPES]
 READ = [re.compile(pattern) for pattern in PATTERNS]
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
 SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
@@ -62,6 +67,11 @@ def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
     before = text.count(GONE)
     text = BLOB.sub(_without_blob, text)
     return text, count + text.count(GONE) - before
+
+
+def has_credential(text: str) -> bool:
+    """True if a text holds a credential by its shape, rather than a name for one, a path or a reference ($(NAME))."""
+    return any("$(" not in match[0] for pattern in SHAPED for match in pattern.finditer(text))
 
 
 def _forms(known: Iterable[str]) -> list[str]:

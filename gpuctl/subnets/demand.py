@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -55,7 +56,7 @@ def settings(assignments: Iterable[str]) -> Cni:
             if text not in ("true", "false"):
                 raise InvalidInput(SETTING, f"{name} is {text!r}", "true or false")
             values[FIELDS[name]] = text == "true"
-        elif text.isascii() and text.isdigit() and int(text) <= MOST:
+        elif re.fullmatch(r"[0-9]{1,5}", text) and int(text) <= MOST:
             values[FIELDS[name]] = int(text) if name in ZERO_COUNTS else int(text) or None
         else:
             raise InvalidInput(SETTING, f"{name} is {text!r}", f"a whole number up to {MOST}")

@@ -25,6 +25,7 @@ KUBELET, HTTPS, EVERY_PORT = (10250, 10250), (443, 443), (0, 65535)
 EPHEMERAL = (32768, 60999)  # ports of a client, by the default of Linux
 MOST = 0.5
 AMAZON_DNS = "AmazonProvidedDNS"
+WIDE = 8  # prefix length of a route that counts as one to the internet
 LOOSE_SHARE = 0.5  # of the free addresses, outside whole /28s
 
 
@@ -90,8 +91,10 @@ def _broken(subnet: Subnet) -> set[int]:
 
 
 def default_route(table: RouteTable) -> str:
-    """Target of the route to everywhere, "" for none."""
-    return next((one.target for one in table.routes if one.block == ANYWHERE and one.works), "")
+    """Target of the route to the internet, "" for none: to everywhere, or to a large part of the public addresses."""
+    wide = [one for one in table.routes if one.works and one.block and one.block.prefixlen <= WIDE]
+    public = [one for one in wide if one.block == ANYWHERE or not (one.block and one.block.is_private)]
+    return min(public, key=lambda one: one.block.prefixlen if one.block else 0).target if public else ""
 
 
 def routes(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
@@ -130,6 +133,9 @@ def _nat(subnet: Subnet, name: str, subnets: Sequence[Subnet], network: Network)
         yield _unread("routes", subnet.name, network.nats)
         return
     nat = next((one for one in network.nats if one.name == name), None)
+    if nat is None and subnet.shared_by:
+        yield unknown("routes", subnet.name, f"the default route is {name}, which is not listed", _ask_owner(subnet))
+        return
     if nat is None or nat.state != "available":
         state = f"is {nat.state}" if nat else "does not exist"
         yield fail("routes", subnet.name, f"the default route is {name}, which {state}", "make another NAT gateway")
@@ -148,7 +154,9 @@ def endpoints(subnet: Subnet, network: Network) -> list[Finding]:
     if table is None:
         return [unknown("endpoints", subnet.name, "whether endpoints are needed is not known: its routes are not")]
     target = default_route(table)
-    if target.startswith(("igw-", "nat-")):
+    nats = () if isinstance(network.nats, GpuctlError) else network.nats
+    works = {one.name for one in nats if one.state == "available" and one.public}
+    if target.startswith("igw-") or target in works:
         return [ok("endpoints", subnet.name, f"AWS's services are reached through {target}")]
     if isinstance(network.endpoints, GpuctlError):
         return [_unread("endpoints", subnet.name, network.endpoints)]
@@ -156,12 +164,25 @@ def endpoints(subnet: Subnet, network: Network) -> list[Finding]:
     missing = [service for service in NEEDED if service not in {one.service for one in present}]
     if not missing:
         return [ok("endpoints", subnet.name, f"has endpoints for {', '.join(NEEDED)}")]
-    if target:
-        message = f"AWS's services are reached through {target} or not at all; no endpoint serves {', '.join(missing)}"
-        return [unknown("endpoints", subnet.name, message, "gpuctl does not see beyond it: add endpoints, or test it")]
-    message = f"no route leads to the internet, and no endpoint serves {', '.join(missing)}: nodes do not join"
+    return [_without(subnet, target, missing, is_dead=target in {one.name for one in nats if one.state != "available"})]
+
+
+def _without(subnet: Subnet, target: str, missing: Sequence[str], *, is_dead: bool) -> Finding:
+    """Finding on endpoints that are missing. `is_dead`: the default route leads to a NAT gateway that does not work."""
+    lacking = ", ".join(missing)
+    if subnet.shared_by:
+        message = f"no endpoint for {lacking} is listed; those of the VPC's owner are hidden"
+        return unknown("endpoints", subnet.name, message, _ask_owner(subnet))
+    if target and not is_dead:
+        message = f"AWS's services are reached through {target} or not at all; no endpoint serves {lacking}"
+        return unknown("endpoints", subnet.name, message, "gpuctl does not see beyond it: add endpoints, or test it")
+    message = f"no route leads to the internet, and no endpoint serves {lacking}: nodes do not join"
     hint = "add the endpoints (interface ones with private DNS; a gateway for s3), or a NAT gateway"
-    return [fail("endpoints", subnet.name, message, hint)]
+    return fail("endpoints", subnet.name, message, hint)
+
+
+def _ask_owner(subnet: Subnet) -> str:
+    return f"list it with the account that owns it ({subnet.shared_by})"
 
 
 def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
@@ -179,8 +200,8 @@ def acl(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Fin
     if own is None or not isinstance(vpc, Vpc):
         return [unknown("network-acl", subnet.name, "its network ACL or its VPC is not listed")]
     table = network.table(subnet.name, subnet.vpc)
-    found = [*_efa(subnet, own, subnets), *_control_plane(subnet, own, vpc)]
-    if table is not None and default_route(table):
+    found = [*_efa(subnet, own, subnets), *_control_plane(subnet, own, vpc, subnets)]
+    if table is None or default_route(table):
         found += _internet(subnet, own)
     return or_ok("network-acl", subnet.name, found, f"{own.name} allows what nodes need")
 
@@ -205,13 +226,18 @@ def _both_ways(own: Acl, protocol: str, block: IPv4Network) -> bool:
     )
 
 
-def _control_plane(subnet: Subnet, own: Acl, vpc: Vpc) -> Iterator[Finding]:
+def _control_plane(subnet: Subnet, own: Acl, vpc: Vpc, subnets: Sequence[Subnet]) -> Iterator[Finding]:
+    """The control plane has its interfaces in subnets of the cluster; without others in the listing, anywhere."""
+    others = [one.block for one in subnets if one.vpc == subnet.vpc and one.name != subnet.name and one.block]
+    blocks = others or vpc.blocks
     for what, outbound, ports in (("port 10250 (kubelet)", False, KUBELET), ("port 443 (API server)", True, HTTPS)):
-        closed = [str(block) for block in vpc.blocks if _tcp_share(own, block, ports, outbound=outbound) < 1]
+        shares = {str(block): _tcp_share(own, block, ports, outbound=outbound) for block in blocks}
+        closed = [block for block, share in shares.items() if share < 1]
         if closed:
-            direction = "to" if outbound else "from"
-            message = f"{own.name} does not allow TCP {direction} {', '.join(closed)}, {what}, and the answers"
-            yield fail("network-acl", subnet.name, message, "allow it, and ports 32768 to 60999 for the answers")
+            direction, none = "to" if outbound else "from", not any(shares.values())
+            message = f"{own.name} does not allow TCP {direction} {'' if none else 'all of '}{named(closed)}, {what}, "
+            make, hint = (fail if none else warn), "allow it, and ports 32768 to 60999 for the answers"
+            yield make("network-acl", subnet.name, f"{message}and the answers", hint)
 
 
 def _tcp_share(own: Acl, block: IPv4Network, ports: tuple[int, int], *, outbound: bool) -> float:
@@ -252,7 +278,12 @@ def dns(name: str, vpc: Vpc | GpuctlError) -> list[Finding]:
     if off:
         hint = f"aws ec2 modify-vpc-attribute --vpc-id {name} --{_dashed(off[0])}"
         found.append(fail("dns", name, f"{' and '.join(off)} off: EKS needs both, and nodes do not join", hint))
-    if vpc.resolvers and AMAZON_DNS not in vpc.resolvers:
+    if vpc.resolvers is None:
+        found.append(unknown("dns", name, "its DHCP options are not listed", "list it with the account that owns it"))
+    elif not vpc.resolvers:
+        message = "its DHCP options give hosts no resolver"
+        found.append(warn("dns", name, message, "associate options with AmazonProvidedDNS"))
+    elif AMAZON_DNS not in vpc.resolvers:
         message = f"its hosts ask {', '.join(vpc.resolvers)}, not AWS's resolver"
         hint = "check that these forward the names of AWS's endpoints and of the cluster"
         found.append(warn("dns", name, message, hint))

@@ -38,20 +38,25 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """A subnet with the nodes that fit there; None in a zone that does not offer the type."""
+    """A subnet with the nodes that fit there; None in a zone that does not offer the type. `is_unsure`: there may be
+    less room, as reservations of it, or of a subnet for the CNI's interfaces, are not known."""
 
     subnet: Subnet
     fit: Fit | None
-
-    @property
-    def is_unsure(self) -> bool:
-        """True if reservations are not known, so that there may be less room."""
-        return self.subnet.reservations is None
+    is_unsure: bool
 
 
 def rows(plan: Plan, subnets: Sequence[Subnet], pools: Sequence[Subnet]) -> list[Row]:
     """Forecast for each subnet alone. `pools`: all subnets that the CNI may use."""
-    return [Row(one, _fit(plan, [one], pools) if one.zone_id in plan.zones else None) for one in subnets]
+    return [
+        Row(one, _fit(plan, [one], pools) if one.zone_id in plan.zones else None, _is_unsure(plan, one, pools))
+        for one in subnets
+    ]
+
+
+def _is_unsure(plan: Plan, home: Subnet, pools: Sequence[Subnet]) -> bool:
+    shared = shared_pools(home, pools) if plan.cni.subnet_discovery else []
+    return any(one.reservations is None for one in (home, *shared))
 
 
 def _fit(plan: Plan, homes: Sequence[Subnet], pools: Sequence[Subnet]) -> Fit:
@@ -122,15 +127,22 @@ def _together(plan: Plan, table: Sequence[Row], pools: Sequence[Subnet]) -> str:
 
 
 def _short(plan: Plan, table: Sequence[Row], pools: Sequence[Subnet]) -> Finding:
-    best = max(table, key=lambda row: (row.fit.certain, row.fit.possible) if row.fit else (0, 0))
+    best = max(table, key=lambda row: _rank(plan, row.fit))
     found = best.fit or Fit(0, 0, None)
     remedy = next(_remedies(plan, best.subnet, pools), "use more subnets of one zone, or fewer nodes")
     numbers = _numbers(plan, certain_nodes=found.certain, possible_nodes=found.possible)
     start = f"{best.subnet.name} has the most room, for {found.certain} of them{_each(plan.demand)}; {_first(found)}"
+    if found.possible >= plan.nodes and best.is_unsure:
+        message = f"whether they fit in {best.subnet.name} is not known: CIDR reservations could not be listed; {start}"
+        return unknown(CHECK, str(plan), message, "have ec2:GetSubnetCidrReservations allowed", **numbers)
     if found.possible >= plan.nodes:
         message = f"they fit in {best.subnet.name} only if EC2 takes single addresses from broken /28s; {start}"
         return Finding(CHECK, str(plan), Verdict.WARN, message, numbers, remedy)
     return fail(CHECK, str(plan), f"they fit in no subnet; {start}", remedy, **numbers)
+
+
+def _rank(plan: Plan, found: Fit | None) -> tuple[bool, int, int]:
+    return (found.possible >= plan.nodes, found.certain, found.possible) if found else (False, 0, 0)
 
 
 def _first(found: Fit) -> str:

@@ -84,13 +84,14 @@ class Nat:
 
 @dataclass(frozen=True)
 class Vpc:
-    """A VPC. `dns_support`, `dns_hostnames`: its attributes. `resolvers`: of its DHCP options; empty if it has none."""
+    """A VPC. `dns_support`, `dns_hostnames`: its attributes. `resolvers`: of its DHCP options; empty if
+    these name none, None if they are not listed."""
 
     name: str
     blocks: Sequence[IPv4Network]
     dns_support: bool
     dns_hostnames: bool
-    resolvers: Sequence[str]
+    resolvers: Sequence[str] | None
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,25 @@ def _vpc(name: str, answers: Mapping[tuple[str, str], list[Any] | GpuctlError]) 
     vpc = next((one for one in listed if one["VpcId"] == name), None)
     if vpc is None:  # of another account, which shares the subnet
         return GpuctlError(f"read the VPC {name}", "AWS does not list it", "ask the account that owns it")
-    chosen: Mapping[str, Any] = next((one for one in options if one["DhcpOptionsId"] == vpc.get("DhcpOptionsId")), {})
-    blocks = [one["CidrBlock"] for one in vpc.get("CidrBlockAssociationSet") or [vpc]]
+    associated = vpc.get("CidrBlockAssociationSet") or [vpc]
+    states = [(one["CidrBlock"], (one.get("CidrBlockState") or {}).get("State", "associated")) for one in associated]
     return Vpc(
         name,
-        [IPv4Network(block) for block in blocks],
+        [IPv4Network(block) for block, state in states if state == "associated"],
         bool(support[0]["EnableDnsSupport"]["Value"]),
         bool(hostnames[0]["EnableDnsHostnames"]["Value"]),
-        [
-            str(value["Value"])
-            for item in chosen.get("DhcpConfigurations") or ()
-            if item.get("Key") == "domain-name-servers"
-            for value in item.get("Values") or ()
-        ],
+        _resolvers(vpc.get("DhcpOptionsId", ""), options),
     )
+
+
+def _resolvers(name: str, options: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """Resolvers of DHCP options; None if they are not listed. The id "default" stands for none at all."""
+    chosen = next((one for one in options if one["DhcpOptionsId"] == name), None)
+    if chosen is None:
+        return [] if name == "default" else None
+    return [
+        str(value["Value"])
+        for item in chosen.get("DhcpConfigurations") or ()
+        if item.get("Key") == "domain-name-servers"
+        for value in item.get("Values") or ()
+    ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from gpuctl.cluster.clusterfile import variables
 from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.core.redact import removed
+from gpuctl.core.redact import has_credential, removed
 
 Broken = tuple[str, str, str]  # the field, what is wrong, what to try
 Rule = Callable[[Cluster], Iterator[Broken]]
@@ -87,7 +87,7 @@ def pod_metadata(cluster: Cluster) -> Iterator[Broken]:
             yield f"pods.environment.{name}", "is set by the pod itself", "omit it"
         elif name in derived:
             yield f"pods.environment.{name}", f"is set by {derived[name]}", f"set {derived[name]} instead"
-        elif removed(value)[1]:
+        elif has_credential(value):
             wrong = "holds a password or token, which everybody sees who may read this file or the StatefulSet"
             yield f"pods.environment.{name}", wrong, "put it in a Secret, and name that in pods.secrets"
     for field in ("labels", "annotations"):

@@ -25,6 +25,10 @@ class Locked(Exception):
     """Another run holds the lock; the message names its user and start time."""
 
 
+class NoLock(Exception):
+    """The lock's file cannot be made, such as on a full or read-only /run."""
+
+
 NO_RUN = ""  # since the boot
 
 
@@ -86,10 +90,14 @@ def _flock(descriptor: int, operation: int) -> bool:
 def hold_off_runs(host: Host) -> Iterator[bool]:
     """Keep runs from starting while a boot program sets values; gives False if a run is at work now.
 
-    Without waiting: systemd starts other units after the boot program, and the run may wait for one of these.
+    `NoLock` if the lock's file cannot be made. Without waiting: systemd starts other units after the boot program,
+    and the run may wait for one of these.
     """
-    host.make_private_folder(FOLDER)
-    descriptor, is_new = _open(host.real(f"{FOLDER}/lock"))
+    try:
+        host.make_private_folder(FOLDER)
+        descriptor, is_new = _open(host.real(f"{FOLDER}/lock"))
+    except OSError as error:
+        raise NoLock(str(error)) from error
     try:
         may = _flock(descriptor, fcntl.LOCK_SH)
         if may and is_new:

@@ -77,6 +77,15 @@ def test_a_boot_program_whose_timer_the_run_has_removed_does_not_fail(tmp_path: 
         assert boot_turn.take(host, "gpuctl-gpu", CONFIG, lambda _: ["not applied"]) == 0
 
 
+def test_a_boot_program_sets_its_values_where_no_lock_can_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, CONFIG, "")
+    put(tmp_path, "/run", "a file, where no folder can be made")
+    assert boot_turn.take(Host(tmp_path), "gpuctl-gpu", CONFIG, lambda _: ["it was applied"]) == 1
+    assert "without the lock of runs" in capsys.readouterr().err
+
+
 def test_boot_programs_do_not_count_as_runs(tmp_path: Path) -> None:
     host = Host(tmp_path)
     before = last_run(host)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup import search
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup.lines import ConfigLine, StartupLine
 
 from tests.rig.trees.host import link, program, put, small_server, tune
 
@@ -312,6 +313,24 @@ def test_names_in_parts_and_files_of_a_command_are_followed(tmp_path: Path, text
 def test_a_folder_that_a_script_has_left_does_not_count(tmp_path: Path, text: str) -> None:
     root = small_server(tmp_path)
     put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\necho 60 > swappiness\n", 0o755)
+    assert knob(root)["state"] == "ok"
+
+
+def test_the_last_of_many_names_in_a_loop_counts_and_too_many_are_reported(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    loop = "for name in {}; do echo 60 > /proc/sys/vm/$name; done\n"
+    names = [*(f"k{number}" for number in range(60)), "swappiness"]
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{loop.format(' '.join(names))}", 0o755)
+    assert knob(root)["state"] == "contested"
+    searched = search.Search(Host(root))
+    line = ConfigLine("cron", "/etc/crontab", 1, loop.format(" ".join(map(str, range(300)))))
+    searched.with_named(StartupLine(line, runs=True, late=False))
+    assert searched.unsearched == ["/etc/crontab:1 has a line that may be more than 256 commands"]
+
+
+def test_a_decorative_line_behind_sysctl_p_does_not_hold_the_search_up(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\nsysctl -p {'=-' * 200}\n: sysctl -p {' -' * 200} /\n", 0o755)
     assert knob(root)["state"] == "ok"
 
 

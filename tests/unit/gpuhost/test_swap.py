@@ -256,6 +256,24 @@ def test_a_line_that_somebody_edited_is_a_conflict(tmp_path: Path, line: str) ->
 
 
 @pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("/sbin/swapon --show >> /var/log/boot.log", "ok"),
+        ("swapon -s", "ok"),
+        ("echo run swapon later", "ok"),
+        ("command -v swapon > /dev/null || exit 0", "ok"),
+        ("command -v swapon && swapon -a", "contested"),
+        ("swapon -s; swapon /late", "contested"),
+    ],
+)
+def test_a_script_that_only_lists_or_names_swap_is_no_rival(tmp_path: Path, line: str, state: str) -> None:
+    root = server(tmp_path)
+    put(root, "/etc/rc.local", f"#!/bin/sh\n{line}\n", 0o755)
+    assert tune(root, {KNOB: "off"})["knobs"][0]["state"] == "ok" or state == "contested"
+    assert tune(root, {KNOB: "off"})["knobs"][0]["state"] == state
+
+
+@pytest.mark.parametrize(
     "files",
     [
         {"late.service": "[Service]\nExecStart=/opt/late.sh\n[Install]\n", "late.timer": "[Timer]\nOnBootSec=5\n"},

@@ -30,6 +30,7 @@ from gpuctl.subnets.network import (
 from tests.rig.subnet_model import listing, subnet
 
 VPC = "vpc-0"
+AMAZON = ["AmazonProvidedDNS"]
 INSIDE = IPv4Network("10.0.0.0/16")
 OPEN = [Rule(100, outbound, True, ALL_PROTOCOLS, ANYWHERE, None) for outbound in (False, True)]
 HOME = subnet("10.0.0.0/24")
@@ -44,7 +45,7 @@ def table(*routes: Route) -> RouteTable:
 def network(**parts: Any) -> Network:
     """A VPC with a NAT gateway, an open network ACL and DNS."""
     usual = {
-        "vpcs": {VPC: Vpc(VPC, [INSIDE], True, True, ["AmazonProvidedDNS"])},
+        "vpcs": {VPC: Vpc(VPC, [INSIDE], True, True, AMAZON)},
         "tables": [table(Route(ANYWHERE, "nat-0", True))],
         "acls": [Acl("acl-0", VPC, frozenset({HOME.name, BESIDE.name}), OPEN)],
         "endpoints": [],
@@ -79,6 +80,34 @@ def test_a_subnet_without_a_way_out_needs_endpoints() -> None:
     assert "serves sts" in problems(network(tables=[table()], endpoints=without_dns))["endpoints"].message
     elsewhere = [replace(one, route_tables=frozenset({"rtb-9"})) for one in served]
     assert "serves s3:" in problems(network(tables=[table()], endpoints=elsewhere))["endpoints"].message
+
+
+@pytest.mark.parametrize(
+    ("nats", "verdict"),
+    [
+        ([Nat("nat-0", HOME.name, "failed", True)], Verdict.FAIL),
+        ([Nat("nat-0", HOME.name, "available", False)], Verdict.UNKNOWN),
+        ([], Verdict.UNKNOWN),
+        (REFUSED, Verdict.UNKNOWN),
+    ],
+)
+def test_only_a_public_nat_gateway_that_works_leads_out(nats: Any, verdict: Verdict) -> None:
+    assert problems(network(nats=nats))["endpoints"].verdict is verdict
+
+
+def test_what_the_owner_of_a_shared_subnet_hides_is_unknown() -> None:
+    shared = replace(HOME, shared_by="210987654321")
+    hidden = problems(network(nats=[]), shared)
+    assert (hidden["routes"].verdict, hidden["endpoints"].verdict) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+    assert "210987654321" in hidden["routes"].hint
+    assert problems(network(tables=[table()]), shared)["endpoints"].verdict is Verdict.UNKNOWN
+
+
+def test_two_halves_are_a_default_route() -> None:
+    halves = [Route(IPv4Network(block), "tgw-1", True) for block in ("0.0.0.0/1", "128.0.0.0/1")]
+    assert problems(network(tables=[table(*halves)]))["endpoints"].verdict is Verdict.UNKNOWN
+    inside = Route(IPv4Network("10.0.0.0/8"), "tgw-1", True)
+    assert problems(network(tables=[table(inside)]))["endpoints"].verdict is Verdict.FAIL
 
 
 def test_what_lies_behind_a_transit_gateway_is_unknown() -> None:
@@ -132,20 +161,29 @@ def test_an_acl_that_stops_the_control_plane_or_the_internet() -> None:
     no_answers = [Rule(90, False, True, ALL_PROTOCOLS, INSIDE, None), OPEN[1]]
     assert "port 443 of the internet and the answers" in problems(network(acls=acl(*no_answers)))["network-acl"].message
     assert "network-acl" not in problems(network(acls=acl(*no_answers), tables=[table()]))
+    databases = [
+        Rule(1, outbound, False, ALL_PROTOCOLS, IPv4Network("10.0.1.128/25"), None) for outbound in (False, True)
+    ]
+    assert "network-acl" not in problems(network(acls=acl(*databases, *OPEN)), HOME, replace(BESIDE, block=HOME.block))
+    partly = problems(network(acls=acl(*databases, *OPEN)), HOME, replace(BESIDE, zone_id="use1-az1"))["network-acl"]
+    assert (partly.verdict, "all of 10.0.1.0/24" in partly.message) == (Verdict.WARN, True)
+    assert "network-acl" in problems(network(acls=acl(*no_answers), tables=REFUSED))
     attackers = IPv4Network("198.51.100.0/24")
     blocklist = [Rule(1, outbound, False, ALL_PROTOCOLS, attackers, None) for outbound in (False, True)]
     assert "network-acl" not in problems(network(acls=acl(*blocklist, *OPEN)))
 
 
 def test_dns_settings() -> None:
-    off = problems(network(vpcs={VPC: Vpc(VPC, [INSIDE], True, False, [])}))["dns"]
+    off = problems(network(vpcs={VPC: Vpc(VPC, [INSIDE], True, False, AMAZON)}))["dns"]
     assert (off.verdict, off.message) == (
         Verdict.FAIL,
         "enableDnsHostnames off: EKS needs both, and nodes do not join",
     )
     own = problems(network(vpcs={VPC: Vpc(VPC, [INSIDE], True, True, ["10.0.0.53"])}))["dns"]
     assert (own.verdict, "10.0.0.53" in own.message) == (Verdict.WARN, True)
-    docker = problems(network(vpcs={VPC: Vpc(VPC, [IPv4Network("172.17.0.0/20")], True, True, [])}))["dns"]
+    assert "no resolver" in problems(network(vpcs={VPC: Vpc(VPC, [INSIDE], True, True, [])}))["dns"].message
+    assert problems(network(vpcs={VPC: Vpc(VPC, [INSIDE], True, True, None)}))["dns"].verdict is Verdict.UNKNOWN
+    docker = problems(network(vpcs={VPC: Vpc(VPC, [IPv4Network("172.17.0.0/20")], True, True, AMAZON)}))["dns"]
     assert "172.17.0.0/20 overlaps" in docker.message
     assert problems(network(vpcs={VPC: REFUSED}))["dns"].verdict is Verdict.UNKNOWN
 

@@ -17,6 +17,7 @@ from gpuctl.subnets.model import Subnet
 from gpuctl.subnets.node_type import EFA, EFA_ONLY, PLAIN, Card, Layout, NodeType, interfaces
 from tests.rig.subnet_model import counted, first_nodes_that_do_not_fit, random_subnet, subnet
 
+HUGE = "MAX_ENI=" + "9" * 5000
 ALL = frozenset({PLAIN, EFA, EFA_ONLY})
 P5 = NodeType("p5.48xlarge", [Card(index, 2, ALL) for index in range(32)], 0, 50, 32)
 P5EN = NodeType("p5en.48xlarge", [Card(index, 4, ALL) for index in range(16)], 0, 50, 16)
@@ -89,7 +90,8 @@ def test_efa_with_addresses_costs_one_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["WARM=1", "WARM_IP_TARGET=x", "WARM_IP_TARGET=-1", "ENABLE_PREFIX_DELEGATION=1", "=1"]
+    "word",
+    ["WARM=1", "WARM_IP_TARGET=x", "WARM_IP_TARGET=-1", "ENABLE_PREFIX_DELEGATION=1", "=1", HUGE],
 )
 def test_settings_that_the_cni_does_not_have(word: str) -> None:
     with pytest.raises(InvalidInput):
@@ -202,6 +204,25 @@ def test_addresses_of_hidden_interfaces_are_counted_where_they_harm_most() -> No
 def test_unknown_reservations_make_the_answer_unknown() -> None:
     state, message, _ = verdict(plan(3), replace(subnet("10.0.0.0/24"), reservations=None))
     assert (state, "unless CIDR reservations take the room" in message) == (Verdict.UNKNOWN, True)
+
+
+def test_unknown_reservations_of_a_subnet_for_the_pods_count_too() -> None:
+    home = replace(subnet("10.0.0.0/26"), name="home")
+    pods = replace(subnet("10.0.4.0/22"), name="pods", tags={CNI_TAG: "1"}, reservations=None)
+    asked = replace(plan(1), node=P5EN)
+    finding = judge(asked, rows(asked, [home], [home, pods]), [home, pods])
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_the_subnet_that_may_hold_all_decides() -> None:
+    by_prefix = Cni(prefix_delegation=True)
+    sure = replace(subnet("10.0.0.0/24"), name="sure")
+    asked = plan(6, cni=by_prefix)
+    other = replace(subnet("10.0.2.0/25"), name="small")
+    finding = judge(asked, rows(asked, [other, sure], [other, sure]), [])
+    assert (finding.verdict, "only if EC2" in finding.message) == (Verdict.WARN, True)
+    unsure = replace(sure, reservations=None)
+    assert judge(asked, rows(asked, [unsure], [unsure]), []).verdict is Verdict.UNKNOWN
 
 
 def test_a_zone_that_does_not_offer_the_type_holds_none() -> None:

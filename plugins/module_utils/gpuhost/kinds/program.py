@@ -75,6 +75,7 @@ Wants=gpuctl-boot.timer
 [Service]
 Type=oneshot
 ExecStart=/usr/local/sbin/gpuctl-boot
+TimeoutStartSec=300
 
 [Install]
 WantedBy=multi-user.target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..host import Host
 from ..resources.line import SYSCTL
 from ..resources.unit import FOLDERS
 from .lines import ConfigLine, StartupLine, joined_lines
-from .variables import Shell
+from .variables import MOST, Shell
 
 # A large host has about 400 files of units, hooks and udev rules, with 2 MiB.
 FILES, BYTES, FILE_BYTES, SECONDS = 4000, 32 << 20, 1 << 20, 5.0
@@ -22,7 +22,7 @@ DEPTH = 3
 # `sysctl -p FILE …` applies these files again, whatever their names; so does `systemd-sysctl FILE …`.
 SYSCTL_FILES = re.compile(
     r"(?:\bsystemd-sysctl|\bsysctl\b[^|;&\n]*?\s(?:-\w*[pf]|--load))(?=[\s=/])"
-    r"((?:[= \t]+-[\w=/-]+)*(?:[= \t]*[\"']?/[^\s;&|\"']+[\"']?)+)"
+    r"((?:[ \t]+-[\w/-]+(?:=[\w/-]*)?)*(?:[= \t]*[\"']?/[^\s;&|\"']+[\"']?)+)"
 )
 ABSOLUTE = re.compile(r"(?:^|[\s=\"'@+!:-])(/[\w./@+-]+)")
 # An interpreter needs neither an executable file nor "#!" in it.
@@ -133,7 +133,9 @@ class Search:
 
     def with_named(self, row: StartupLine) -> list[StartupLine]:
         """A command line if it may set something, and such lines of the scripts and sysctl files that it names."""
-        texts = list(Shell(row.line.text).texts(row.line.text))
+        shell = Shell(row.line.text)
+        texts = list(shell.texts(row.line.text))
+        self._check_whole(shell, row.line.where)
         lines = [row._replace(line=row.line._replace(text=text)) for text in texts if MARK.search(text)]
         return lines + self._lines_of(self._named_by("\n".join(texts)), row)
 
@@ -154,10 +156,15 @@ class Search:
     def _commands(self, owner: str, path: str) -> Iterator[ConfigLine]:
         """The lines of a script that may set something, with the values of its variables."""
         shell = Shell(self.text(path))
-        lines = self.lines(owner, path)
+        lines: Iterable[ConfigLine] = self.lines(owner, path)
         if shell.sets:
-            lines = (line._replace(text=text) for line in lines for text in shell.texts(line.text))
+            lines = [line._replace(text=text) for line in lines for text in shell.texts(line.text)]
+            self._check_whole(shell, path)
         return (line for line in lines if MARK.search(line.text))
+
+    def _check_whole(self, shell: Shell, where: str) -> None:
+        if shell.is_cut:
+            self._leave_out(f"{where} has a line that may be more than {MOST} commands")
 
     def _may_set(self, path: str) -> bool:
         text = self.text(path)

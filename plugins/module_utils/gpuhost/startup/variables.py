@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice, product
+from math import prod
 
 # A name and a value, or the words of a loop; a value that the shell computes is not known.
 ASSIGNMENT = re.compile(r"(?<![\w$-])(\w+)=(?:\"([^\"$`]*)\"|'([^']*)'|([^\s;&|)\"'$`]+))(?=[\s;&|)\"']|$)")
@@ -18,7 +19,7 @@ COMPUTED = re.compile(r"(?<![\w$-])(\w+)=(?=[\"']?[^\s;&|]*[$`])|\bread\s+(?:-\w
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 FOLDER = re.compile(r"(?<![\w-])(?:(?:cd|pushd)\s+[\"']?([^\s;&|)\"']+)|popd)")
 TARGET = re.compile(r"(>>?\s*|(?<!\w)tee\s+(?:-\w+\s+)*)([\"']?)(?:\./)?(?=[a-zA-Z_]\w*[\w./-]*[\"']?(?:[\s;&|)]|$))")
-MOST = 16  # texts that one line may become
+MOST = 256  # texts that one line may become
 KERNEL = ("/proc/sys", "/sys", "sysctl")
 WRITERS = (">", "tee", "sysctl")
 
@@ -26,12 +27,13 @@ WRITERS = (">", "tee", "sysctl")
 class Shell:
     """The variables of a text, and the folder of the lines that were read so far.
 
-    `sets`: a line may become another text.
+    `sets`: a line may become another text. `is_cut`: some texts of a line were left out, as there are too many.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.folder = ""
+        self.is_cut = False
         self.sets = ("$" in text or "cd " in text or "pushd " in text) and any(word in text for word in KERNEL)
 
     def texts(self, line: str) -> Iterator[str]:
@@ -42,7 +44,9 @@ class Shell:
         names = list(dict.fromkeys(a or b for a, b in VARIABLE.findall(line) if (a or b) in self._values))
         if not names or any(name in self._computed for name in names):
             yield self._in_folder(line)
-        for values in islice(product(*(self._values[name] for name in names)), MOST if names else 0):
+        choices = product(*(self._values[name] for name in names))
+        self.is_cut = self.is_cut or prod(len(self._values[name]) for name in names) > MOST
+        for values in islice(choices, MOST if names else 0):
             yield self._in_folder(_with(line, dict(zip(names, values))))
 
     @cached_property

@@ -104,6 +104,19 @@ def test_a_training_is_killed_before_its_pod_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EXTRA_ARGS", "--max-tokens 512 --pad-token=0"),
+        ("HF_TOKEN_PATH", "/run/secrets/hf"),
+        ("HTTPS_PROXY", "http://$(PROXY_USER):$(PROXY_PASSWORD)@proxy:3128"),
+        ("DATABASE", "postgres://db:5432/runs"),
+    ],
+)
+def test_values_that_hold_no_credential_are_environment(tmp_path: Path, name: str, value: str) -> None:
+    assert mistakes(tmp_path, {"pods": {"environment": {name: value}}}) == []
+
+
+@pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"pods": {"environment": {"HOME": "/root"}}}, "is set by the pod itself"),
