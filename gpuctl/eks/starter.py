@@ -15,7 +15,8 @@ DEFAULTS: Mapping[str, str] = {
     "MAX_NODES": "1",
     "DESIRED_NODES": "1",
 }
-TEXT = """# An EKS cluster with one group of GPU nodes. `gpuctl eks plan NAME` predicts what would fail, and its cost.
+TEXT = """---
+# An EKS cluster with one group of GPU nodes. `gpuctl eks plan NAME` predicts what would fail, and its cost.
 name: {CLUSTER_NAME}
 region: {AWS_REGION}
 version: "{version}"
