@@ -9,6 +9,7 @@ import click
 
 from gpuctl.cli import audit, bootstrap, explain, incident, report, schema, self_update
 from gpuctl.cli.cluster import group as cluster
+from gpuctl.cli.eks import group as eks
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.gpu_node import group as gpu_node
 from gpuctl.cli.hosts import profile, runs, tune
@@ -44,6 +45,7 @@ COMMANDS = (
     nccl.nccl,
     cluster.group,
     subnets.subnets,
+    eks.eks,
     audit.audit,
     report.report,
     incident.incident,

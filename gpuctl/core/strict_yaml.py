@@ -11,6 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import (
     Mistake,
     Node,
     did_you_mean,
+    from_plain,
     read,
 )
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml.schema import (
@@ -55,6 +56,7 @@ __all__ = [
     "Text",
     "Whole",
     "did_you_mean",
+    "from_plain",
     "listed",
     "load_file",
     "read",

@@ -93,6 +93,34 @@ def fit(subnets: Sequence[Subnet], pools: Sequence[Subnet], demand: Demand) -> F
     return Fit(certain, possible, breaks)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Nodes of one kind, to be placed in the subnets `homes`; the CNI also uses those of `pools`."""
+
+    nodes: int
+    demand: Demand
+    homes: Sequence[str]
+    pools: Sequence[str] = ()
+
+
+def first_shortage(subnets: Sequence[Subnet], batches: Sequence[Batch]) -> tuple[int, int, Break] | None:
+    """Place batches one after the other, as unlucky as can be: the number of the batch that does not fit, its nodes
+    that do, and what the next one does not get. None if all fit."""
+    of = {one.name: (room, hidden(one, room)) for one in subnets if (room := space(one)) is not None}
+    rooms = _rooms(of, worst=True)
+    for number, batch in enumerate(batches):
+        homes = [name for name in batch.homes if name in rooms]
+        for count in range(batch.nodes):
+            if not homes:
+                return number, 0, Break(", ".join(batch.homes), launches=False, error=NO_ADDRESS)
+            home = max(homes, key=lambda name: rooms[name].total)
+            candidates = [home, *(name for name in batch.pools if name in rooms and name != home)]
+            breaks = _place(rooms, candidates, batch.demand, worst=True)
+            if breaks is not None:
+                return number, count, breaks
+    return None
+
+
 def hidden(subnet: Subnet, room: Space) -> int:
     """Addresses that AWS counts as used and that no listed interface has."""
     return max(0, room.free - min(subnet.aws_free))
@@ -101,15 +129,20 @@ def hidden(subnet: Subnet, room: Space) -> int:
 def _count(
     of: Mapping[str, tuple[Space, int]], homes: Sequence[str], pools: Sequence[str], demand: Demand, *, worst: bool
 ) -> tuple[int, Break | None]:
-    rooms = {name: Room.of(room) for name, (room, _) in of.items()}
-    for name, (_, unseen) in of.items():
-        rooms[name].take_addresses(unseen, worst=worst)
+    rooms = _rooms(of, worst=worst)
     for count in range(MOST_NODES):
         home = max(homes, key=lambda name: rooms[name].total)
         breaks = _place(rooms, [home, *pools], demand, worst=worst)
         if breaks is not None:
             return count, breaks
     return MOST_NODES, None
+
+
+def _rooms(of: Mapping[str, tuple[Space, int]], *, worst: bool) -> dict[str, Room]:
+    rooms = {name: Room.of(room) for name, (room, _) in of.items()}
+    for name, (_, unseen) in of.items():
+        rooms[name].take_addresses(unseen, worst=worst)
+    return rooms
 
 
 def _place(rooms: Mapping[str, Room], candidates: Sequence[str], demand: Demand, *, worst: bool) -> Break | None:

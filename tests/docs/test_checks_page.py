@@ -29,6 +29,8 @@ HOMES = {
     "gpuctl/nccl/judge": ("judge",),
     "gpuctl/nccl/advise": ("judge",),
     "gpuctl/subnets": ("subnets",),
+    "gpuctl/eks": ("eks",),
+    "gpuctl/workflows/eks_plan.py": ("eks",),
 }
 
 

@@ -9,7 +9,7 @@ import http.client
 import http.server
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,6 +51,13 @@ def error_for(operation: str, code: str, message: str = "injected", status: int 
 
 
 @contextmanager
+def added_answers_proxy(endpoint: str, answers: Mapping[str, Answer]) -> Iterator[str]:
+    """URL of a proxy that answers these operations (or paths), which the endpoint lacks."""
+    with error_injecting_proxy(endpoint, answers.get) as (url, _):
+        yield url
+
+
+@contextmanager
 def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, list[str]]]:
     """URL of a proxy that answers some operations itself, and the list of the operations that it received."""
     received: list[str] = []
@@ -60,7 +67,8 @@ def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             found = re.search(rb"Action=(\w+)", body)
-            operation = found[1].decode() if found else self.path
+            target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+            operation = found[1].decode() if found else target or self.path.partition("?")[0]
             received.append(operation)
             injected = inject(operation)
             status, text = (injected[0], injected[1].encode()) if injected else self._forwarded(body)

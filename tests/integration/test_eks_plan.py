@@ -1,0 +1,157 @@
+"""`gpuctl eks` against an AWS endpoint over HTTP (moto), with quotas, versions and permissions that a proxy adds.
+
+moto has no quotas of EC2, no versions of EKS and no simulation of policies: the proxy answers for these in AWS's form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuctl.cli.app import app
+from gpuctl.core.errors import GpuctlError
+from gpuctl.eks.prediction import ACTIONS, ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
+from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, moto_endpoint
+
+QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
+VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    url: str
+    subnets: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    """Two small subnets in two zones, and one running g4dn.xlarge."""
+    import botocore.session
+
+    with moto_endpoint() as url:
+        session = botocore.session.Session()
+        session.set_credentials("testing", "testing")
+        ec2 = session.create_client("ec2", endpoint_url=url, region_name="us-east-1")
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnets = [
+            ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=f"us-east-1{zone}")["Subnet"]["SubnetId"]
+            for block, zone in (("10.0.1.0/25", "a"), ("10.0.2.0/25", "b"))
+        ]
+        ec2.run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge", SubnetId=subnets[0]
+        )
+        yield Cloud(url, tuple(subnets))
+
+
+def answers(quotas: dict[str, float], denied: tuple[str, ...] = ()) -> dict[str, Answer]:
+    """Answers of AWS that moto lacks."""
+    results = "".join(
+        f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
+        f"{'implicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
+        for name in ACTIONS
+    )
+    simulated = (
+        '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
+        f"<SimulatePrincipalPolicyResult><EvaluationResults>{results}</EvaluationResults><IsTruncated>false"
+        "</IsTruncated></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
+    )
+    listed = [{"QuotaName": name, "Value": value} for name, value in quotas.items()]
+    return {
+        "ListServiceQuotas": (200, json.dumps({"Quotas": listed})),
+        "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
+        "SimulatePrincipalPolicy": (200, simulated),
+    }
+
+
+def file(folder: Path, cloud: Cloud, most: int = 4, more: str = "") -> Path:
+    path = folder / "lab.yaml"
+    path.write_text(
+        f"name: lab\nregion: us-east-1\nversion: '1.36'\nsubnets: [{', '.join(cloud.subnets)}]\n{more}"
+        f"node_groups:\n  - {{name: gpu, instance_type: g4dn.xlarge, min: 0, max: {most}, desired: 1}}\nttl: 8h\n"
+    )
+    return path
+
+
+def run(url: str, *words: object) -> Result:
+    environment = {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}
+    return CliRunner().invoke(app, ["eks", *map(str, words)], env={**environment})
+
+
+def planned(cloud: Cloud, path: Path, denied: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+    with added_answers_proxy(cloud.url, answers(QUOTAS, denied)) as url:
+        result = run(url, "plan", path, "--output", "json")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    document: dict[str, Any] = json.loads(result.stdout)
+    return result.exit_code, document
+
+
+def bad(document: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["check"], one["verdict"]) for one in document["findings"] if one["verdict"] != "OK"]
+
+
+def test_a_cluster_that_would_come_up_has_no_finding_and_a_price(cloud: Cloud, tmp_path: Path) -> None:
+    code, document = planned(cloud, file(tmp_path, cloud))
+    assert (code, bad(document)) == (0, [])
+    assert document["usd_hour"] == pytest.approx(0.10 + 0.526)
+    assert document["usd_until_end"] == pytest.approx(8 * 0.626, abs=0.01)
+    assert document["price_date"] == "2026-07-20"
+
+
+def test_more_nodes_than_the_quota_and_the_subnets_hold(cloud: Cloud, tmp_path: Path) -> None:
+    code, document = planned(cloud, file(tmp_path, cloud, most=40))
+    found = {one["check"]: one for one in document["findings"]}
+    assert code == 1
+    assert found["quota"]["message"] == "160 vCPUs are needed beside 4 that run now, and the quota is 64"
+    assert found["addresses"]["verdict"] == "FAIL"
+    assert "of 40 nodes of gpu fit" in found["addresses"]["message"]
+
+
+def test_a_denied_action_and_a_budget_that_is_too_small(cloud: Cloud, tmp_path: Path) -> None:
+    path = file(tmp_path, cloud, more="budget_usd: 3\n")
+    code, document = planned(cloud, path, denied=("iam:PassRole", "eks:CreateCluster"))
+    assert (code, bad(document)) == (1, [("permissions", "FAIL"), ("budget", "FAIL")])
+
+
+def test_what_aws_does_not_answer_is_unknown_and_the_sum_too(cloud: Cloud, tmp_path: Path) -> None:
+    result = run(cloud.url, "plan", file(tmp_path, cloud))
+    assert result.exit_code == 1
+    assert "sum: UNKNOWN, as a price is not known" in result.stdout
+    assert {line.split()[1] for line in result.stdout.splitlines() if line.startswith("UNKNOWN")} == {
+        "permissions",
+        "version",
+        "quota",
+    }
+
+
+def test_subnets_that_do_not_exist_are_named(cloud: Cloud, tmp_path: Path) -> None:
+    path = file(tmp_path, Cloud(cloud.url, ("subnet-0a1b2c3d", "subnet-4e5f6a7b")))
+    _, document = planned(cloud, path)
+    found = {one["check"]: one for one in document["findings"]}
+    assert found["zones"]["message"] == "no subnet subnet-0a1b2c3d, subnet-4e5f6a7b in us-east-1"
+
+
+def test_a_file_with_mistakes_is_refused_before_aws_is_asked(cloud: Cloud, tmp_path: Path) -> None:
+    path = file(tmp_path, cloud, more="cni: [WARM=1]\n")
+    with added_answers_proxy(cloud.url, {}) as url:
+        for words, wrong in ((path, "WARM is not among those"), ("nobody", "no file has this name")):
+            error = run(url, "plan", words).exception
+            assert isinstance(error, GpuctlError)
+            assert (error.exit_code, wrong in error.wrong) == (2, True)
+
+
+def test_init_writes_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLUSTER_NAME", "first")
+    assert run("", "init").exit_code == 0
+    text = (tmp_path / "eks/first.yaml").read_text()
+    assert "name: first" in text
+    again = run("", "init").exception
+    assert isinstance(again, GpuctlError)
+    assert (again.exit_code, again.wrong) == (2, "it exists")
+    assert (tmp_path / "eks/first.yaml").read_text() == text

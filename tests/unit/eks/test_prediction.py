@@ -1,0 +1,285 @@
+"""Predictions about a cluster: one cause at a time makes one finding, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
+from gpuctl.eks.prediction import (
+    ADDRESS_QUOTA,
+    ON_DEMAND_QUOTAS,
+    STANDARD,
+    VPC_QUOTA,
+    Cost,
+    Facts,
+    PlacementGroup,
+    Prices,
+    Reservation,
+    Type,
+    Version,
+    budget,
+    costs,
+    predict,
+    quota_name,
+    total,
+)
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+P5 = Type("p5.48xlarge", 192, "x86_64", frozenset({"use1-az6"}))
+P_QUOTA = ON_DEMAND_QUOTAS["p"]
+GROUP = NodeGroup("gpu", "p5.48xlarge", 0, 4, 2)
+CLUSTER = EksCluster("lab", "us-east-1", "1.36", [GROUP], vpc=IPv4Network("10.20.0.0/16"))
+GIVEN = replace(CLUSTER, vpc=None, subnets=("subnet-a", "subnet-b"))
+REFUSED = GpuctlError("read it", "no permission", "have it allowed")
+FACTS = Facts(
+    now=NOW,
+    cluster="",
+    versions=[
+        Version("1.36", date(2027, 8, 2), date(2028, 8, 2)),
+        Version("1.33", date(2026, 7, 29), date(2027, 7, 29)),
+    ],
+    types={"p5.48xlarge": P5},
+    quotas={P_QUOTA: 1000, VPC_QUOTA: 5, ADDRESS_QUOTA: 5, "All P5 Spot Instance Requests": 0},
+    running={"p5.48xlarge": 192, "m7i.xlarge": 400},
+    subnet_zones={"subnet-a": "use1-az6", "subnet-b": "use1-az1"},
+    vpcs=1,
+    elastic_ips=2,
+)
+ACTIVE = Reservation("cr-1", "active", "p5.48xlarge", "use1-az6", 4, 4, is_block=False)
+BLOCK = replace(ACTIVE, is_block=True, end=NOW + timedelta(days=2))
+RESERVED = replace(GROUP, capacity=Capacity.RESERVATION, reservation="cr-1")
+ON_BLOCK = replace(GROUP, capacity=Capacity.BLOCK, reservation="cr-1")
+
+ENDLESS = replace(BLOCK, end=None)
+SOON = date(2026, 12, 20)
+IN_GROUP = replace(CLUSTER, node_groups=[replace(GROUP, placement="pg")])
+
+
+def problems(made: EksCluster = CLUSTER, **facts: Any) -> list[Finding]:
+    found = predict(made, replace(FACTS, **facts))
+    return [one for one in found if one.verdict is not Verdict.OK]
+
+
+def of(group: NodeGroup) -> EksCluster:
+    return replace(CLUSTER, node_groups=[group])
+
+
+def test_a_good_cluster_has_no_finding() -> None:
+    assert problems() == []
+    assert problems(GIVEN) == []
+    assert problems(of(RESERVED), reservations={"cr-1": ACTIVE}) == []
+    assert problems(of(replace(GROUP, placement="cluster"))) == []
+    assert (
+        problems(
+            of(replace(GROUP, placement="pg")), placement_groups={"pg": PlacementGroup("pg", "cluster", "available")}
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "facts", "check", "verdict", "words"),
+    [
+        (CLUSTER, {"cluster": "ACTIVE"}, "name", Verdict.FAIL, "a cluster of this name exists"),
+        (CLUSTER, {"cluster": REFUSED}, "name", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"denied": ["eks:CreateCluster"]}, "permissions", Verdict.FAIL, "may not do eks:CreateCluster"),
+        (CLUSTER, {"denied": REFUSED}, "permissions", Verdict.UNKNOWN, "no permission"),
+        (replace(CLUSTER, version="1.20"), {}, "version", Verdict.FAIL, "EKS does not offer this version"),
+        (replace(CLUSTER, version="1.33"), {}, "version", Verdict.WARN, "standard support ended on 2026-07-29"),
+        (
+            CLUSTER,
+            {"versions": [Version("1.36", date(2026, 12, 20), None)]},
+            "version",
+            Verdict.WARN,
+            "ends on 2026-12-20",
+        ),
+        (CLUSTER, {"versions": [Version("1.36", None, None)]}, "version", Verdict.UNKNOWN, "names no end"),
+        (CLUSTER, {"versions": REFUSED}, "version", Verdict.UNKNOWN, "no permission"),
+        (GIVEN, {"subnet_zones": {"subnet-a": "use1-az6"}}, "zones", Verdict.FAIL, "no subnet subnet-b"),
+        (
+            GIVEN,
+            {"subnet_zones": {"subnet-a": "use1-az6", "subnet-b": "use1-az3"}},
+            "zones",
+            Verdict.FAIL,
+            "EKS takes no control plane in use1-az3: subnet-b",
+        ),
+        (
+            GIVEN,
+            {"subnet_zones": {"subnet-a": "use1-az6", "subnet-b": "use1-az6"}},
+            "zones",
+            Verdict.FAIL,
+            "all subnets lie in use1-az6",
+        ),
+        (
+            CLUSTER,
+            {"types": {"p5.48xlarge": replace(P5, zones=frozenset())}},
+            "offer",
+            Verdict.FAIL,
+            "no zone of us-east-1",
+        ),
+        (
+            GIVEN,
+            {"types": {"p5.48xlarge": replace(P5, zones=frozenset({"use1-az2"}))}},
+            "offer",
+            Verdict.FAIL,
+            "only use1-az2 offers p5.48xlarge, and no subnet lies there",
+        ),
+        (of(replace(GROUP, ami="AL2023_ARM_64_NVIDIA")), {}, "image", Verdict.FAIL, "is not for x86_64"),
+        (of(replace(GROUP, ami="AL2023_x86_64_STANDARD")), {}, "image", Verdict.WARN, "has no NVIDIA driver"),
+        (of(RESERVED), {"reservations": {}}, "reservation", Verdict.FAIL, "no reservation cr-1 here"),
+        (of(RESERVED), {"reservations": REFUSED}, "reservation", Verdict.UNKNOWN, "no permission"),
+        (
+            of(RESERVED),
+            {"reservations": {"cr-1": replace(ACTIVE, state="expired")}},
+            "reservation",
+            Verdict.FAIL,
+            "cr-1 is expired",
+        ),
+        (
+            of(RESERVED),
+            {"reservations": {"cr-1": replace(ACTIVE, available=1)}},
+            "reservation",
+            Verdict.FAIL,
+            "1 of 4 instances of cr-1 are free, and 2 nodes start",
+        ),
+        (
+            of(RESERVED),
+            {"reservations": {"cr-1": replace(ACTIVE, instance_type="p4d.24xlarge")}},
+            "reservation",
+            Verdict.FAIL,
+            "cr-1 is for p4d.24xlarge, not p5.48xlarge",
+        ),
+        (of(RESERVED), {"reservations": {"cr-1": ENDLESS}}, "reservation", Verdict.FAIL, "cr-1 is a capacity block"),
+        (
+            of(ON_BLOCK),
+            {"reservations": {"cr-1": BLOCK}},
+            "reservation",
+            Verdict.WARN,
+            "EKS takes the nodes away from 11:20 UTC on, EC2 ends them from 11:30 UTC on",
+        ),
+        (
+            of(ON_BLOCK),
+            {"reservations": {"cr-1": replace(BLOCK, end=NOW + timedelta(minutes=30))}},
+            "reservation",
+            Verdict.FAIL,
+            "cr-1 ends at 2026-11-28 12:30 UTC",
+        ),
+        (
+            of(RESERVED),
+            {"reservations": {"cr-1": replace(ACTIVE, state="scheduled", start=NOW + timedelta(days=1))}},
+            "reservation",
+            Verdict.WARN,
+            "cr-1 starts at 2026-11-29 12:00 UTC",
+        ),
+        (
+            of(RESERVED),
+            {"reservations": {"cr-1": replace(ACTIVE, group="arn:aws:ec2:us-east-1:1:placement-group/pg")}},
+            "placement",
+            Verdict.FAIL,
+            "cr-1 was made in the placement group pg, and placement is none",
+        ),
+        (of(replace(GROUP, placement="pg")), {}, "placement", Verdict.FAIL, "the placement group pg does not exist"),
+        (
+            of(replace(GROUP, placement="pg")),
+            {"placement_groups": REFUSED},
+            "placement",
+            Verdict.UNKNOWN,
+            "no permission",
+        ),
+        (
+            IN_GROUP,
+            {"placement_groups": {"pg": PlacementGroup("pg", "cluster", "deleting")}},
+            "placement",
+            Verdict.FAIL,
+            "is deleting",
+        ),
+        (CLUSTER, {"quotas": {**FACTS.quotas, P_QUOTA: 700}}, "quota", Verdict.FAIL, "768 vCPUs are needed beside 192"),  # type: ignore[dict-item]
+        (CLUSTER, {"running": {}, "quotas": {**FACTS.quotas, P_QUOTA: 767}}, "quota", Verdict.FAIL, "the quota is 767"),  # type: ignore[dict-item]
+        (CLUSTER, {"running": REFUSED}, "quota", Verdict.UNKNOWN, "what runs now is not known"),
+        (
+            of(replace(GROUP, capacity=Capacity.SPOT)),
+            {},
+            "quota",
+            Verdict.FAIL,
+            "768 vCPUs are needed, and the quota is 0",
+        ),
+        (CLUSTER, {"vpcs": 5}, "limit", Verdict.FAIL, "5 of 5 are used, and one more is needed"),
+        (CLUSTER, {"elastic_ips": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
+    ],
+)
+def test_one_cause_makes_one_finding(
+    cluster: EksCluster, facts: dict[str, Any], check: str, verdict: Verdict, words: str
+) -> None:
+    [finding] = problems(cluster, **facts)
+    assert (finding.check, finding.verdict) == (check, verdict)
+    assert words in finding.message
+
+
+def test_quotas_that_cannot_be_read_make_all_that_depends_on_them_unknown() -> None:
+    assert [(one.check, one.verdict) for one in problems(quotas=REFUSED)] == [
+        ("quota", Verdict.UNKNOWN),
+        ("limit", Verdict.UNKNOWN),
+        ("limit", Verdict.UNKNOWN),
+    ]
+
+
+def test_groups_that_share_a_quota_are_added_and_blocks_are_not_counted() -> None:
+    two = replace(CLUSTER, node_groups=[GROUP, replace(GROUP, name="more")])
+    [finding] = problems(two)
+    assert finding.numbers["needed_vcpus"] == 2 * 4 * 192
+    assert not [one for one in problems(of(ON_BLOCK), reservations={"cr-1": BLOCK}) if one.check == "quota"]
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "expected"),
+    [
+        ("p5.48xlarge", Capacity.ON_DEMAND, "Running On-Demand P instances"),
+        ("g4dn.xlarge", Capacity.RESERVATION, "Running On-Demand G and VT instances"),
+        ("trn1.32xlarge", Capacity.ON_DEMAND, "Running On-Demand Trn instances"),
+        ("t3.large", Capacity.ON_DEMAND, STANDARD),
+        ("m7i.xlarge", Capacity.ON_DEMAND, STANDARD),
+        ("p5en.48xlarge", Capacity.SPOT, "All P5 Spot Instance Requests"),
+        ("p4d.24xlarge", Capacity.SPOT, "All P4, P3 and P2 Spot Instance Requests"),
+        ("p6-b200.48xlarge", Capacity.SPOT, ""),
+    ],
+)
+def test_the_quota_of_a_type(name: str, capacity: Capacity, expected: str) -> None:
+    assert quota_name(name, capacity) == expected
+
+
+PRICES = Prices("us-east-1", date(2026, 7, 20), "a list", {"p5.48xlarge": 55.04})
+
+
+def parts(cluster: EksCluster, **facts: Any) -> Sequence[Cost]:
+    return costs(cluster, replace(FACTS, **facts), PRICES)
+
+
+def test_costs_are_summed_only_if_all_are_known() -> None:
+    assert [part.usd_hour for part in parts(CLUSTER)] == [0.10, 110.08]
+    assert total(parts(CLUSTER)) == pytest.approx(110.18)
+    assert total(parts(replace(CLUSTER, version="1.33"))) == pytest.approx(110.68)
+    for unknown in (
+        parts(of(replace(GROUP, capacity=Capacity.SPOT))),
+        parts(of(replace(GROUP, instance_type="p9.huge"))),
+        parts(replace(CLUSTER, region="eu-central-1")),
+        parts(CLUSTER, versions=REFUSED),
+    ):
+        assert total(unknown) is None
+    assert total(parts(of(ON_BLOCK))) == pytest.approx(0.10)
+
+
+def test_a_budget() -> None:
+    limited = replace(CLUSTER, budget_usd=500, ttl_hours=4)
+    assert budget(limited, parts(limited))[0].verdict is Verdict.OK
+    [over] = budget(replace(limited, ttl_hours=8), parts(limited))
+    assert (over.verdict, over.message) == (Verdict.FAIL, "881.44 USD until its end, and the budget is 500 USD")
+    assert budget(replace(limited, ttl_hours=None), parts(limited))[0].verdict is Verdict.UNKNOWN
+    assert budget(CLUSTER, parts(CLUSTER)) == []
