@@ -9,11 +9,10 @@ from datetime import date, datetime, timedelta
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
+from gpuctl.domain.eks_zones import NO_CONTROL_PLANE
 from gpuctl.domain.findings import Finding, Number, Verdict, fail, ok, unknown, warn
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 
-# Zones by their ids where EKS places no control plane. Source: Amazon EKS user guide, network requirements.
-NO_CONTROL_PLANE = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
 END_OF_BLOCK = timedelta(minutes=30)  # before its end EC2 ends the instances of a block
 SCALE_DOWN = timedelta(minutes=40)  # before its end EKS scales a group on a block down
 SOON = timedelta(days=60)

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
+from gpuctl.domain.eks_zones import NO_CONTROL_PLANE
 from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
 from gpuctl.subnets import judge
 from gpuctl.subnets.blocks import PREFIX_SIZE, assigned_ranges, aws_ranges, merged, space
@@ -16,8 +17,6 @@ from gpuctl.subnets.model import Listing, Owner, Subnet
 from gpuctl.subnets.network import ALL_PROTOCOLS, ANYWHERE, TCP, Acl, Endpoint, Network, RouteTable, Vpc, allowed_share
 from gpuctl.subnets.owners import owners
 
-# Zones by their ids where EKS places no control plane. Source: Amazon EKS user guide, network requirements.
-NO_CONTROL_PLANE = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
 # What nodes need without a way to the internet. Source: Amazon EKS user guide, private clusters.
 NEEDED = ("ec2", "ecr.api", "ecr.dkr", "s3", "sts")
 DOCKER = IPv4Network("172.17.0.0/16")
