@@ -264,6 +264,8 @@ def test_a_line_that_somebody_edited_is_a_conflict(tmp_path: Path, line: str) ->
         ("command -v swapon > /dev/null || exit 0", "ok"),
         ("command -v swapon && swapon -a", "contested"),
         ("swapon -s; swapon /late", "contested"),
+        ("find /swap -type f -exec swapon {} +", "contested"),
+        ("echo $(swapon -a)", "contested"),
     ],
 )
 def test_a_script_that_only_lists_or_names_swap_is_no_rival(tmp_path: Path, line: str, state: str) -> None:

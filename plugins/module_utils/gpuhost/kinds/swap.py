@@ -19,7 +19,7 @@ AZURE = "/etc/waagent.conf"
 # Commands that list swap areas, and texts that only name the program.
 HARMLESS = re.compile(
     r"\bswapon\s+(?:-\w*[sVh]\b|--(?:show|summary|version|help)\b)"
-    r"|\b(?:echo|printf|logger|which|type|command\s+-v)\s[^|;&]*\bswapon\b"
+    r"|(?<![\w-])(?:echo|printf|logger|which|type|command\s+-v)\s(?:(?!\$\(|`)[^|;&])*\bswapon\b"
 )
 
 
