@@ -24,6 +24,11 @@ SHAPES = (
     r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
+    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
+    rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
+    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
+    # https://token@host, also git+https://
+    rf"(?P<keep>(?i:(?<![\w+.-])(?:[\w.-]++\+)?+https?://))(?!{GONE}@)[^\s:/?#@\"'\\]++(?P<end>@)",
     # JSON web tokens, AWS, GitHub, Slack, GitLab, Hugging Face, OpenAI and Anthropic keys by their shape
     r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
     r"\b(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{16}\b",
@@ -32,11 +37,6 @@ SHAPES = (
 )
 PATTERNS = (
     *SHAPES,
-    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
-    rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
-    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
-    # https://token@host, also git+https://
-    rf"(?P<keep>(?i:(?<![\w+.-])(?:[\w.-]++\+)?+https?://))(?!{GONE}@)[^\s:/?#@\"'\\]++(?P<end>@)",
     # curl -u user:password; two numbers are a user and a group
     rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
     # "password": "abc", password='a b' up to the same quote; PASSWORD: abc as a whole line, else up to the word's end

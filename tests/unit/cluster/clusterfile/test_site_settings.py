@@ -122,6 +122,8 @@ def test_values_that_hold_no_credential_are_environment(tmp_path: Path, name: st
         ({"pods": {"environment": {"HOME": "/root"}}}, "is set by the pod itself"),
         ({"pods": {"environment": {"NCCL_DEBUG": "INFO"}}}, "is set by nccl.debug"),
         ({"pods": {"environment": {"HTTPS_PROXY": "http://ann:secret@proxy:3128"}}}, "holds a password or token"),
+        ({"pods": {"environment": {"PIP_INDEX_URL": "https://abc@pip.example.org/x"}}}, "holds a password or token"),
+        ({"pods": {"environment": {"HEADERS": "Authorization=Bearer abcdefgh1"}}}, "holds a password or token"),
         ({"pods": {"environment": {"HF_TOKEN": "hf_" + "a" * 30}}}, "holds a password or token"),
         ({"pods": {"secrets": {"s3": "/etc/s3"}}}, "is mounted at /etc/s3, which is used by the pod itself"),
         ({"pods": {"secrets": {"s3": "files"}}}, "is 'files': not `environment`"),
