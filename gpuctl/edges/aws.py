@@ -31,6 +31,7 @@ KEPT: Mapping[str, frozenset[str]] = {
     "NetworkInterfacePrivateIpAddress": frozenset(["PrivateIpAddress"]),
     "NetworkInterfaceAttachment": frozenset(["InstanceId", "DeviceIndex", "NetworkCardIndex", "InstanceOwnerId"]),
 }
+IAM_PREFIXES = {"service-quotas": "servicequotas"}
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -49,7 +50,7 @@ class Request:
     @property
     def action(self) -> str:
         """The IAM action."""
-        return f"{self.service}:{self.operation}"
+        return f"{IAM_PREFIXES.get(self.service, self.service)}:{self.operation}"
 
 
 class Aws:

@@ -24,7 +24,7 @@ KUBELET, HTTPS, EVERY_PORT = (10250, 10250), (443, 443), (0, 65535)
 EPHEMERAL = (32768, 60999)  # ports of a client, by the default of Linux
 MOST = 0.5
 AMAZON_DNS = "AmazonProvidedDNS"
-WIDE = 8  # prefix length of a route that counts as one to the internet
+WIDE = 8  # prefix length of a route to a large part of the internet
 LOOSE_SHARE = 0.5  # of the free addresses, outside whole /28s
 
 
@@ -90,10 +90,15 @@ def _broken(subnet: Subnet) -> set[int]:
 
 
 def default_route(table: RouteTable) -> str:
-    """Target of the route to the internet, "" for none: to everywhere, or to a large part of the public addresses."""
-    wide = [one for one in table.routes if one.works and one.block and one.block.prefixlen <= WIDE]
-    public = [one for one in wide if one.block == ANYWHERE or not (one.block and one.block.is_private)]
-    return min(public, key=lambda one: one.block.prefixlen if one.block else 0).target if public else ""
+    """Target of the route to everywhere, which may be two halves; "" for none."""
+    blocks = {one.block: one.target for one in table.routes if one.works}
+    halves = [blocks.get(half, "") for half in ANYWHERE.subnets()]
+    return blocks.get(ANYWHERE) or (halves[0] if all(halves) else "")
+
+
+def _leads_out_in_part(table: RouteTable) -> bool:
+    wide = [one.block for one in table.routes if one.works and one.block and one.block.prefixlen <= WIDE]
+    return any(not block.is_private for block in wide)
 
 
 def routes(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
@@ -163,6 +168,7 @@ def endpoints(subnet: Subnet, network: Network) -> list[Finding]:
     missing = [service for service in NEEDED if service not in {one.service for one in present}]
     if not missing:
         return [ok("endpoints", subnet.name, f"has endpoints for {', '.join(NEEDED)}")]
+    target = target or ("routes to parts of the internet" if _leads_out_in_part(table) else "")
     return [_without(subnet, target, missing, is_dead=target in {one.name for one in nats if one.state != "available"})]
 
 

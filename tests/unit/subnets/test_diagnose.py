@@ -106,6 +106,8 @@ def test_what_the_owner_of_a_shared_subnet_hides_is_unknown() -> None:
 def test_two_halves_are_a_default_route() -> None:
     halves = [Route(IPv4Network(block), "tgw-1", True) for block in ("0.0.0.0/1", "128.0.0.0/1")]
     assert problems(network(tables=[table(*halves)]))["endpoints"].verdict is Verdict.UNKNOWN
+    part = Route(IPv4Network("3.0.0.0/8"), "igw-1", True)
+    assert problems(network(tables=[table(part)]))["endpoints"].verdict is Verdict.UNKNOWN
     inside = Route(IPv4Network("10.0.0.0/8"), "tgw-1", True)
     assert problems(network(tables=[table(inside)]))["endpoints"].verdict is Verdict.FAIL
 
