@@ -52,7 +52,11 @@ def load(path: Path) -> EksCluster:
 def check(text: str, doing: str) -> EksCluster:
     """The cluster that a text of ours describes; `InvalidInput` names the fields with a mistake, as it has no file."""
     mistakes = Mistakes()
-    cluster: EksCluster = SCHEMA.read(from_plain(yaml.safe_load(text)), At("", mistakes))
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInput(doing, "a value is no plain text", "use letters, digits, . - and _") from error
+    cluster: EksCluster = SCHEMA.read(from_plain(plain), At("", mistakes))
     if mistakes.items:
         raise InvalidInput(doing, listed(mistakes.by_line(), HINT), HINT)
     return cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
@@ -26,17 +26,14 @@ ON_DEMAND_QUOTAS: Mapping[str, str] = {
     "g": "Running On-Demand G and VT instances",
     "p": "Running On-Demand P instances",
     "x": "Running On-Demand X instances",
+    "hpc": "Running On-Demand HPC instances",
+    "f": "Running On-Demand F instances",
     "u": "Running On-Demand High Memory instances",
 }
 VPC_QUOTA, ADDRESS_QUOTA = "VPCs per Region", "EC2-VPC Elastic IPs"
-# What making a cluster with node groups calls, beside reading.
-ACTIONS = (
-    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:CreateAccessEntry", "eks:TagResource"),
-    *("iam:CreateRole", "iam:AttachRolePolicy", "iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances"),
-    *("ec2:CreateVpc", "ec2:CreateSubnet", "ec2:CreateRouteTable", "ec2:CreateInternetGateway", "ec2:CreateNatGateway"),
-    *("ec2:AllocateAddress", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags"),
-    "ec2:CreatePlacementGroup",
-)
+SPREAD = 7  # instances of a spread placement group in a zone, by EC2
+ZONES_OF_OWN = 3  # zones of a VPC of its own
+CONTROL_PLANE_FREE = 6  # addresses that EKS needs in each subnet of a cluster
 STANDARD = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
 SPOT_QUOTAS: Mapping[str, str] = {
     "g": "All G and VT Spot Instance Requests",
@@ -47,6 +44,10 @@ SPOT_QUOTAS: Mapping[str, str] = {
     "p2": "All P4, P3 and P2 Spot Instance Requests",
     "trn": "All Trn Spot Instance Requests",
     "inf": "All Inf Spot Instance Requests",
+    "x": "All X Spot Instance Requests",
+    "f": "All F Spot Instance Requests",
+    **dict.fromkeys("acdhimrtz", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
+    **dict.fromkeys(("dl", "hpc", "mac"), ""),
 }
 
 
@@ -97,8 +98,9 @@ class PlacementGroup:
 class Facts:
     """Everything that AWS was asked; an error in place of what it refused.
 
-    `quotas`: name -> vCPUs. `running`: vCPUs of running on-demand instances by type. `subnet_zones`: subnet -> zone id.
-    `vpcs`, `elastic_ips`: how many there are. `denied`: actions that the login may not do, by a simulation.
+    `quotas`, `vpc_quotas`: name -> value. `running`: vCPUs by type of running on-demand instances and of unused
+    reservations, `running_spot`: of spot instances. `subnet_zones`: subnet -> zone id, `subnet_vpcs`: their VPCs.
+    `vpcs`, `elastic_ips`: how many there are. `simulated`: action -> IAM's decision on it, by a simulation.
     """
 
     now: datetime
@@ -110,9 +112,12 @@ class Facts:
     reservations: Mapping[str, Reservation] | GpuctlError = field(default_factory=dict)
     placement_groups: Mapping[str, PlacementGroup] | GpuctlError = field(default_factory=dict)
     subnet_zones: Mapping[str, str] | GpuctlError = field(default_factory=dict)
+    subnet_vpcs: Sequence[str] = ()
+    vpc_quotas: Mapping[str, float] | GpuctlError = field(default_factory=dict)
+    running_spot: Mapping[str, int] | GpuctlError = field(default_factory=dict)
     vpcs: int | GpuctlError = 0
     elastic_ips: int | GpuctlError = 0
-    denied: Sequence[str] | GpuctlError = ()
+    simulated: Mapping[str, str] | GpuctlError = field(default_factory=dict)
 
 
 def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
@@ -121,19 +126,38 @@ def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
     for group in cluster.node_groups:
         findings += offer(group, cluster, facts)
         findings += image(group, facts)
-        findings += reservation(group, facts)
-        findings += placement(group, facts)
+        findings += reservation(group, cluster, facts)
+        findings += placement(group, cluster, facts)
     return [*findings, *quota(cluster, facts), *limits(cluster, facts)]
 
 
+def actions(cluster: EksCluster) -> list[str]:
+    """What making the cluster calls, beside reading."""
+    names = ["eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"]
+    names += ["iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"]
+    names += ["eks:CreateAddon"] if cluster.addons else []
+    names += ["eks:CreateAccessEntry", "eks:AssociateAccessPolicy"] if cluster.admins else []
+    if cluster.vpc is not None:
+        names += ["ec2:CreateVpc", "ec2:CreateSubnet", "ec2:CreateRouteTable", "ec2:CreateInternetGateway"]
+        names += ["ec2:CreateNatGateway", "ec2:AllocateAddress"]
+    names += ["ec2:CreatePlacementGroup"] if any(one.placement == "cluster" for one in cluster.node_groups) else []
+    return names
+
+
 def permissions(facts: Facts) -> list[Finding]:
-    """Actions that the making of a cluster needs. A simulation does not see policies of an organisation's parts."""
-    if isinstance(facts.denied, GpuctlError):
-        return [_unread("permissions", "", facts.denied)]
-    if facts.denied:
-        message = f"this login may not do {named(facts.denied, 8)}"
-        return [fail("permissions", "", message, "have them allowed, or log in as another")]
-    return [ok("permissions", "", f"{len(ACTIONS)} actions are allowed, by a simulation")]
+    """IAM's decisions; an action that it allows for some resources only may be allowed for ours."""
+    if isinstance(facts.simulated, GpuctlError):
+        return [_unread("permissions", "", facts.simulated)]
+    denied = [name for name, decision in facts.simulated.items() if decision == "explicitDeny"]
+    unsure = [name for name, decision in facts.simulated.items() if decision not in ("allowed", "explicitDeny")]
+    found = []
+    if denied:
+        message = f"a policy denies {named(denied, 8)}"
+        found.append(fail("permissions", "", message, "have them allowed, or log in as another"))
+    if unsure:
+        message = f"no policy allows {named(unsure, 8)} for every resource; one may for those of this cluster"
+        found.append(unknown("permissions", "", message, "compare the policies of this login, or have them allowed"))
+    return found or [ok("permissions", "", f"{len(facts.simulated)} actions are allowed, by a simulation")]
 
 
 def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
@@ -147,11 +171,12 @@ def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def _limit(which: str, used: int | GpuctlError, facts: Facts) -> Finding:
-    if isinstance(facts.quotas, GpuctlError):
-        return _unread("limit", which, facts.quotas)
+    quotas = facts.vpc_quotas if which == VPC_QUOTA else facts.quotas
+    if isinstance(quotas, GpuctlError):
+        return _unread("limit", which, quotas)
     if isinstance(used, GpuctlError):
         return _unread("limit", which, used)
-    most = facts.quotas.get(which)
+    most = quotas.get(which)
     if most is None:
         return unknown("limit", which, "Service Quotas does not list it", "look at Service Quotas", used=used)
     if used + 1 > most:
@@ -182,15 +207,25 @@ def version(cluster: EksCluster, facts: Facts) -> list[Finding]:
     known = {one.name: one for one in facts.versions}
     if subject not in known:
         return [fail("version", subject, "EKS does not offer this version", f"it offers {named(sorted(known), 8)}")]
-    end, today = known[subject].standard_end, facts.now.date()
+    return [_support(known[subject], facts.now.date(), _newest(known))]
+
+
+def _support(one: Version, today: date, newest: str) -> Finding:
+    end = one.standard_end
+    if one.extended_end is not None and one.extended_end <= today:
+        return fail("version", one.name, f"its extended support ended on {one.extended_end}", f"use {newest}")
     if end is None:
-        return [unknown("version", subject, "AWS names no end of its standard support")]
+        return unknown("version", one.name, "AWS names no end of its standard support")
     if end <= today:
         message = f"standard support ended on {end}: the control plane costs 0.60 USD an hour, not 0.10"
-        return [warn("version", subject, message, f"use {max(known, key=_numbers)}")]
+        return warn("version", one.name, message, f"use {newest}")
     if end - today < SOON:
-        return [warn("version", subject, f"standard support ends on {end}", f"use {max(known, key=_numbers)}")]
-    return [ok("version", subject, f"standard support until {end}")]
+        return warn("version", one.name, f"standard support ends on {end}", f"use {newest}")
+    return ok("version", one.name, f"standard support until {end}")
+
+
+def _newest(known: Iterable[str]) -> str:
+    return max(known, key=_numbers)
 
 
 def _numbers(version_name: str) -> tuple[int, ...]:
@@ -206,16 +241,21 @@ def zones(cluster: EksCluster, facts: Facts) -> list[Finding]:
     missing = [one for one in cluster.subnets if one not in facts.subnet_zones]
     if missing:
         return [fail("zones", cluster.name, f"no subnet {named(missing)} in {cluster.region}", "check the ids")]
-    chosen = {one: facts.subnet_zones[one] for one in cluster.subnets}
+    return [_zones(cluster, {one: facts.subnet_zones[one] for one in cluster.subnets}, set(facts.subnet_vpcs))]
+
+
+def _zones(cluster: EksCluster, chosen: Mapping[str, str], vpcs: Collection[str]) -> Finding:
+    if len(vpcs) > 1:
+        message = f"the subnets are of several VPCs: {', '.join(sorted(vpcs))}"
+        return fail("zones", cluster.name, message, "name those of one VPC")
     refused = [one for one, zone in chosen.items() if zone in NO_CONTROL_PLANE]
     if refused:
-        message = (
-            f"EKS takes no control plane in {', '.join(sorted({chosen[one] for one in refused}))}: {named(refused)}"
-        )
-        return [fail("zones", cluster.name, message, "leave these subnets out, and name them for node groups only")]
+        where = ", ".join(sorted({chosen[one] for one in refused}))
+        message = f"EKS takes no control plane in {where}: {named(refused)}"
+        return fail("zones", cluster.name, message, "leave these subnets out")
     if len(set(chosen.values())) < 2:
-        return [fail("zones", cluster.name, f"all subnets lie in {next(iter(chosen.values()))}", "EKS needs two zones")]
-    return [ok("zones", cluster.name, ", ".join(sorted(set(chosen.values()))))]
+        return fail("zones", cluster.name, f"all subnets lie in {next(iter(chosen.values()))}", "EKS needs two zones")
+    return ok("zones", cluster.name, ", ".join(sorted(set(chosen.values()))))
 
 
 def offer(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
@@ -240,7 +280,7 @@ def offer(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
 def image(group: NodeGroup, facts: Facts) -> list[Finding]:
     """The image must be for the processor, and have a driver where the type has NVIDIA GPUs."""
     kind = facts.types.get(group.instance_type)
-    if not isinstance(kind, Type):
+    if not isinstance(kind, Type) or not kind.zones:
         return []
     is_arm = "ARM" in group.ami
     if is_arm != (kind.architecture == "arm64"):
@@ -252,8 +292,8 @@ def image(group: NodeGroup, facts: Facts) -> list[Finding]:
     return [ok("image", group.name, group.ami)]
 
 
-def reservation(group: NodeGroup, facts: Facts) -> list[Finding]:
-    """The reservation or block must be active, of this type, and have room."""
+def reservation(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
+    """The reservation or block must be active, of this type, in a zone of the subnets, and have room."""
     if not group.reservation:
         return []
     if isinstance(facts.reservations, GpuctlError):
@@ -261,7 +301,8 @@ def reservation(group: NodeGroup, facts: Facts) -> list[Finding]:
     one = facts.reservations.get(group.reservation)
     if one is None:
         return [fail("reservation", group.name, f"no reservation {group.reservation} here", "check the id and region")]
-    return list(_reservation(group, one, facts.now)) or [
+    found = [*_reservation(group, one, facts.now), *_room(group, one, cluster, facts)]
+    return found or [
         ok("reservation", group.name, f"{one.name}: {one.available} of {one.total} are free in {one.zone_id}")
     ]
 
@@ -279,12 +320,21 @@ def _reservation(group: NodeGroup, one: Reservation, now: datetime) -> Iterator[
         yield warn("reservation", subject, message, "keep desired at 0 until then")
     elif one.state != "active":
         yield fail("reservation", subject, f"{one.name} is {one.state}", "use an active one")
-    if one.state == "active" and one.available < group.desired:
-        numbers: dict[str, Number] = {"free_instances": one.available, "desired_nodes": group.desired}
-        message = f"{one.available} of {one.total} instances of {one.name} are free, and {group.desired} nodes start"
-        yield fail("reservation", subject, message, "lower desired, or end what uses it", **numbers)
     if one.end is not None:
         yield from _end(group, one, one.end, now)
+
+
+def _room(group: NodeGroup, one: Reservation, cluster: EksCluster, facts: Facts) -> Iterator[Finding]:
+    """Free instances for all groups that use the reservation, and a subnet in its zone."""
+    due = sum(other.desired for other in cluster.node_groups if other.reservation == one.name)
+    if one.state == "active" and one.available < due:
+        numbers: dict[str, Number] = {"free_instances": one.available, "desired_nodes": due}
+        message = f"{one.available} of {one.total} instances of {one.name} are free, and {due} nodes start"
+        yield fail("reservation", group.name, message, "lower desired, or end what uses it", **numbers)
+    zones_ = None if isinstance(facts.subnet_zones, GpuctlError) else facts.subnet_zones
+    if cluster.subnets and zones_ is not None and "-az" in one.zone_id and one.zone_id not in zones_.values():
+        message = f"{one.name} is in {one.zone_id}, and no subnet lies there"
+        yield fail("reservation", group.name, message, "add a subnet there: `gpuctl subnets add`")
 
 
 def _end(group: NodeGroup, one: Reservation, end: datetime, now: datetime) -> Iterator[Finding]:
@@ -299,7 +349,7 @@ def _end(group: NodeGroup, one: Reservation, end: datetime, now: datetime) -> It
         yield warn("reservation", group.name, message, "have the last checkpoint written before")
 
 
-def placement(group: NodeGroup, facts: Facts) -> list[Finding]:
+def placement(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
     """A named placement group must exist; a reservation that was made in a group must be used in that group."""
     reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
     group_of_reservation = reserved.group.rpartition("/")[2] if reserved else ""
@@ -315,10 +365,16 @@ def placement(group: NodeGroup, facts: Facts) -> list[Finding]:
     if one is None or one.state != "available":
         state = "does not exist" if one is None else f"is {one.state}"
         return [fail("placement", group.name, f"the placement group {group.placement} {state}", "correct the name")]
-    if one.strategy == "spread" and group.max > 7:
-        message = f"{one.name} spreads at most 7 instances in a zone, and {group.max} nodes may start"
+    most = SPREAD * _zones_of(cluster, facts)
+    if one.strategy == "spread" and group.max > most:
+        message = f"{one.name} holds at most {most} instances, 7 in a zone, and {group.max} nodes may start"
         return [fail("placement", group.name, message, "use a cluster or partition group")]
     return [ok("placement", group.name, f"{one.name} ({one.strategy})")]
+
+
+def _zones_of(cluster: EksCluster, facts: Facts) -> int:
+    known = {} if isinstance(facts.subnet_zones, GpuctlError) else facts.subnet_zones
+    return len({known[one] for one in cluster.subnets if one in known}) or ZONES_OF_OWN
 
 
 def quota_name(instance_type: str, capacity: Capacity) -> str:
@@ -332,12 +388,15 @@ def quota_name(instance_type: str, capacity: Capacity) -> str:
 
 
 def quota(cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """Quotas of running vCPUs, against what runs now and the most nodes that all groups may have. Blocks are apart."""
+    """Quotas of running vCPUs, against what runs now and the most nodes that all groups may have.
+
+    Blocks are apart, and a reservation counts for the quota from its start on, used or not.
+    """
     needs: dict[str, int] = {}
     findings = []
     for group in cluster.node_groups:
         kind = facts.types.get(group.instance_type)
-        if group.capacity is Capacity.BLOCK or not isinstance(kind, Type):
+        if group.capacity in (Capacity.BLOCK, Capacity.RESERVATION) or not isinstance(kind, Type) or not kind.zones:
             continue
         which = quota_name(group.instance_type, group.capacity)
         if which:
@@ -362,17 +421,22 @@ def _quota(which: str, need: int, facts: Facts) -> Finding:
         hint = f"ask for at least {need + (running or 0)} in Service Quotas; that can take days"
         return fail("quota", which, message, hint, **numbers)
     if running is None:
-        reason = facts.running if isinstance(facts.running, GpuctlError) else "spot instances are not counted"
-        return unknown("quota", which, f"the quota is {limit:g} vCPUs; what runs now is not known ({reason})",
-                       "have ec2:DescribeInstances allowed", **numbers)  # fmt: skip
+        message = f"the quota is {limit:g} vCPUs; what runs now is not known ({_of_quota(which, facts)})"
+        return unknown("quota", which, message, "have ec2:DescribeInstances allowed", **numbers)
     return Finding("quota", which, Verdict.OK, f"{need} of {limit:g} vCPUs are needed, {running} run now", numbers)
+
+
+def _of_quota(which: str, facts: Facts) -> Mapping[str, int] | GpuctlError:
+    return facts.running_spot if which in SPOT_QUOTAS.values() else facts.running
 
 
 def _running(which: str, facts: Facts) -> int | None:
     """vCPUs of running instances that count for a quota; None if it is not known."""
-    if isinstance(facts.running, GpuctlError) or which not in {STANDARD, *ON_DEMAND_QUOTAS.values()}:
+    running = _of_quota(which, facts)
+    if isinstance(running, GpuctlError):
         return None
-    return sum(vcpus for name_, vcpus in facts.running.items() if quota_name(name_, Capacity.ON_DEMAND) == which)
+    capacity = Capacity.SPOT if which in SPOT_QUOTAS.values() else Capacity.ON_DEMAND
+    return sum(vcpus for kind, vcpus in running.items() if quota_name(kind, capacity) == which)
 
 
 # ---- cost ------------------------------------------------------------------------------------------------------------
@@ -401,7 +465,9 @@ class Cost:
 
 def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
     """Cost of the control plane and of each group at its desired size, without disks, traffic and NAT gateways."""
-    return [_control_plane(cluster, facts), *(_cost(group, cluster, prices) for group in cluster.node_groups)]
+    reserved = {} if isinstance(facts.reservations, GpuctlError) else facts.reservations
+    groups = (_cost(group, cluster, prices, reserved.get(group.reservation)) for group in cluster.node_groups)
+    return [_control_plane(cluster, facts), *groups]
 
 
 def _control_plane(cluster: EksCluster, facts: Facts) -> Cost:
@@ -413,7 +479,7 @@ def _control_plane(cluster: EksCluster, facts: Facts) -> Cost:
     return Cost("control plane", EXTENDED_USD if extended else CONTROL_PLANE_USD, "Amazon EKS pricing")
 
 
-def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices) -> Cost:
+def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices, reserved: Reservation | None) -> Cost:
     part = f"{group.name}: {group.desired} {group.instance_type}"
     if group.capacity is Capacity.SPOT:
         return Cost(part, None, "spot prices change from hour to hour")
@@ -425,7 +491,8 @@ def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices) -> Cost:
     if price is None:
         return Cost(part, None, "its price is not known")
     if group.capacity is Capacity.RESERVATION:
-        return Cost(part, price * group.desired, f"also while no node runs; {prices.source}, {prices.day}")
+        count = max(group.desired, reserved.total if reserved else 0)
+        return Cost(part, price * count, f"of {count} reserved, used or not; {prices.source}, {prices.day}")
     return Cost(part, price * group.desired, f"{prices.source}, {prices.day}")
 
 

@@ -103,11 +103,15 @@ class Batch:
     pools: Sequence[str] = ()
 
 
-def first_shortage(subnets: Sequence[Subnet], batches: Sequence[Batch]) -> tuple[int, int, Break] | None:
-    """Place batches one after the other, as unlucky as can be: the number of the batch that does not fit, its nodes
-    that do, and what the next one does not get. None if all fit."""
+def first_shortage(
+    subnets: Sequence[Subnet], batches: Sequence[Batch], *, worst: bool = True
+) -> tuple[int, int, Break] | None:
+    """Place batches one after the other, with bad luck or (not `worst`) with good.
+
+    The number of the batch that does not fit, its nodes that do, and what the next one does not get; None if all fit.
+    """
     of = {one.name: (room, hidden(one, room)) for one in subnets if (room := space(one)) is not None}
-    rooms = _rooms(of, worst=True)
+    rooms = _rooms(of, worst=worst)
     for number, batch in enumerate(batches):
         homes = [name for name in batch.homes if name in rooms]
         for count in range(batch.nodes):
@@ -115,7 +119,7 @@ def first_shortage(subnets: Sequence[Subnet], batches: Sequence[Batch]) -> tuple
                 return number, 0, Break(", ".join(batch.homes), launches=False, error=NO_ADDRESS)
             home = max(homes, key=lambda name: rooms[name].total)
             candidates = [home, *(name for name in batch.pools if name in rooms and name != home)]
-            breaks = _place(rooms, candidates, batch.demand, worst=True)
+            breaks = _place(rooms, candidates, batch.demand, worst=worst)
             if breaks is not None:
                 return number, count, breaks
     return None

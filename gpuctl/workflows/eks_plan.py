@@ -13,11 +13,11 @@ import yaml
 
 import gpuctl
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, fail, ok, unknown
+from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import prediction
 from gpuctl.eks.model import EksCluster, NodeGroup
-from gpuctl.eks.prediction import ACTIONS, Cost, Facts, PlacementGroup, Prices, Reservation, Type, Version
+from gpuctl.eks.prediction import CONTROL_PLANE_FREE, Cost, Facts, PlacementGroup, Prices, Reservation, Type, Version
 from gpuctl.subnets import demand, flow, forecast, node_type
 from gpuctl.subnets.model import Listing, Subnet
 from gpuctl.subnets.request import SubnetsRequest
@@ -70,13 +70,12 @@ def read(
     types = sorted({group.instance_type for group in cluster.node_groups})
     answers = aws.read_all(_requests(cluster, types), lambda answer: answer)
     running = answers["instances"]
-    kinds = [] if isinstance(running, GpuctlError) else sorted({_type_of(one) for one in _on_demand(running)})
-    second: dict[str, Request] = {f"known {name}": _of_type(name) for name in kinds if name not in types}
-    identity = answers["identity"]
-    if not isinstance(identity, GpuctlError):
-        second["denied"] = _simulation(identity[0]["Arn"])
+    kinds = set() if isinstance(running, GpuctlError) else {_type_of(one) for one in _instances(running)}
+    reserved = answers["reservations"]
+    kinds |= set() if isinstance(reserved, GpuctlError) else {_type_of(one) for one in reserved}
+    second: dict[str, Request] = {f"known {name}": _of_type(name) for name in sorted(kinds - {"", *types})}
     more: Answers = aws.read_all(second, lambda answer: answer) if second else {}
-    whole: Answers = {**answers, **more}
+    whole: Answers = {**answers, **more, "simulated": _simulated(aws, cluster, answers["identity"])}
     listing = _listing(aws, cluster, answers["subnets"])
     return _facts(cluster, types, whole), listing, {name: _converted(whole[f"type {name}"], _node) for name in types}
 
@@ -90,12 +89,12 @@ def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
         "quotas": _quotas("ec2"),
         "quotas of vpc": _quotas("vpc"),
         "instances": Request("list instances", "ec2", "DescribeInstances", "Reservations", {"Filters": states}),
+        "reservations": Request(
+            "list capacity reservations", "ec2", "DescribeCapacityReservations", "CapacityReservations"
+        ),
         "vpcs": Request("list VPCs", "ec2", "DescribeVpcs", "Vpcs"),
         "addresses": Request("list Elastic IPs", "ec2", "DescribeAddresses", "Addresses"),
     }
-    if any(group.reservation for group in cluster.node_groups):
-        doing = "list capacity reservations"
-        requests["reservations"] = Request(doing, "ec2", "DescribeCapacityReservations", "CapacityReservations")
     if any(group.placement not in ("none", "cluster") for group in cluster.node_groups):
         doing = "list placement groups"
         requests["placement"] = Request(doing, "ec2", "DescribePlacementGroups", "PlacementGroups")
@@ -122,16 +121,38 @@ def _of_type(name: str) -> Request:
     return Request(doing, "ec2", "DescribeInstanceTypes", "InstanceTypes", {"InstanceTypes": [name]})
 
 
-def _simulation(arn: str) -> Request:
-    """IAM's own judgement on what a login may do; an assumed role is judged as the role."""
-    source = ROLE.sub(r"\1:iam::\2:role/\3", arn)
-    parameters = {"PolicySourceArn": source, "ActionNames": list(ACTIONS)}
-    return Request("simulate permissions", "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
+def _simulated(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError) -> list[Any] | GpuctlError:
+    """IAM's own judgement on what the login may do; an assumed role is judged as the role."""
+    if isinstance(identity, GpuctlError):
+        return identity
+    doing = "simulate permissions"
+    arn = str(identity[0]["Arn"])
+    role = ROLE.fullmatch(arn)
+    if arn.endswith(":root"):
+        return GpuctlError(doing, "this is the account's root user, which IAM does not simulate", "log in as a role")
+    context = [
+        {"ContextKeyName": name, "ContextKeyValues": values, "ContextKeyType": "stringList" if more else "string"}
+        for name, values, more in (
+            ("aws:RequestedRegion", [cluster.region], False),
+            ("iam:PassedToService", ["eks.amazonaws.com"], False),
+        )
+    ]
+    try:
+        if role:  # its ARN may have a path, which the session's has not
+            request = Request(f"read the role {role[3]}", "iam", "GetRole", "", {"RoleName": role[3]})
+            arn = str(aws.read(request, lambda answer: answer)[0]["Role"]["Arn"])
+        names = prediction.actions(cluster)
+        parameters = {"PolicySourceArn": arn, "ActionNames": names, "ContextEntries": context}
+        request = Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
+        return aws.read(request, lambda answer: answer)
+    except GpuctlError as error:
+        return error
 
 
-def _on_demand(reservations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Instances that are neither spot nor of a capacity block."""
-    return [one for group in reservations for one in group.get("Instances") or () if not one.get("InstanceLifecycle")]
+def _instances(reservations: Sequence[Mapping[str, Any]], *lifecycles: str) -> list[Mapping[str, Any]]:
+    """Instances of these lifecycles ("" for on-demand); of all without any."""
+    every = [one for group in reservations for one in group.get("Instances") or ()]
+    return [one for one in every if not lifecycles or (one.get("InstanceLifecycle") or "") in lifecycles]
 
 
 def _type_of(instance: Mapping[str, Any]) -> str:
@@ -171,31 +192,35 @@ def _facts(cluster: EksCluster, types: Sequence[str], answers: Answers) -> Facts
 
     def kind(name: str) -> Type | GpuctlError:
         zones = of(f"zones {name}", lambda rows: frozenset(str(one["Location"]) for one in rows))
+        if zones == frozenset():  # a type that the region does not have is an error of the other request
+            return Type(name, 0, "", frozenset())
         return zones if isinstance(zones, GpuctlError) else of(f"type {name}", lambda rows: _type(rows[0], zones))
 
-    quotas = of("quotas", _quota_values)
-    of_vpc = of("quotas of vpc", _quota_values)
-    if not isinstance(quotas, GpuctlError) and not isinstance(of_vpc, GpuctlError):
-        quotas = {**quotas, **of_vpc}
+    reservations = of("reservations", lambda rows: {one.name: one for one in map(_reservation, rows)})
+
+    def on_demand(rows: list[Any]) -> dict[str, int]:
+        return _running([*_instances(rows, ""), *_unused(answers["reservations"])], answers)
+
+    running: Mapping[str, int] | GpuctlError = reservations if isinstance(reservations, GpuctlError) else {}
+    vpcs = of("subnets", lambda rows: [str(one["VpcId"]) for one in rows])
     return Facts(
         now=datetime.now(UTC),
         cluster=of("clusters", lambda rows: "EKS lists it" if cluster.name in rows else ""),
         versions=of("versions", lambda rows: [_version(one) for one in rows]),
         types={name: kind(name) for name in types},
-        quotas=quotas,
-        running=of("instances", lambda rows: _running(_on_demand(rows), answers)),
-        reservations=of("reservations", lambda rows: {one.name: one for one in map(_reservation, rows)})
-        if "reservations" in answers
-        else {},
+        quotas=of("quotas", _quota_values),
+        vpc_quotas=of("quotas of vpc", _quota_values),
+        running=running if isinstance(reservations, GpuctlError) else of("instances", on_demand),
+        running_spot=of("instances", lambda rows: _running(_instances(rows, "spot"), answers)),
+        reservations=reservations,
         placement_groups=of("placement", lambda rows: {one.name: one for one in map(_group, rows)})
         if "placement" in answers
         else {},
+        subnet_vpcs=() if isinstance(vpcs, GpuctlError) else vpcs,
         subnet_zones=of("subnets", lambda rows: {one["SubnetId"]: str(one["AvailabilityZoneId"]) for one in rows}),
         vpcs=of("vpcs", len),
         elastic_ips=of("addresses", len),
-        denied=of("denied", lambda rows: [one["EvalActionName"] for one in rows if one["EvalDecision"] != "allowed"])
-        if "denied" in answers
-        else GpuctlError("simulate permissions", "who is logged in could not be read"),
+        simulated=of("simulated", lambda rows: {one["EvalActionName"]: one["EvalDecision"] for one in rows}),
     )
 
 
@@ -221,6 +246,13 @@ def _running(instances: Sequence[Mapping[str, Any]], answers: Answers) -> dict[s
     return total
 
 
+def _unused(reservations: list[Any] | GpuctlError) -> list[Mapping[str, Any]]:
+    """One entry for each unused instance of an active on-demand reservation, which counts for the quota."""
+    rows = [] if isinstance(reservations, GpuctlError) else reservations
+    active = [one for one in rows if one["State"] == "active" and one.get("ReservationType") != "capacity-block"]
+    return [one for one in active for _ in range(int(one["AvailableInstanceCount"]))]
+
+
 def _version(answer: Mapping[str, Any]) -> Version:
     ends = (answer.get("endOfStandardSupportDate"), answer.get("endOfExtendedSupportDate"))
     standard, extended = (_day(one) for one in ends)
@@ -228,7 +260,9 @@ def _version(answer: Mapping[str, Any]) -> Version:
 
 
 def _day(value: Any) -> date | None:
-    return value.date() if isinstance(value, datetime) else date.fromisoformat(str(value)[:10]) if value else None
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date()
+    return date.fromisoformat(str(value)[:10]) if value else None
 
 
 def _reservation(answer: Mapping[str, Any]) -> Reservation:
@@ -263,24 +297,59 @@ def addresses(
     """All groups at their largest size, placed one after the other in the given subnets."""
     if isinstance(listing, GpuctlError):
         return [unknown("addresses", cluster.name, str(listing), listing.hint)]
-    if unread := [one.name for one in listing.subnets if one.name in cluster.subnets and one.reservations is None]:
-        message = f"CIDR reservations of {', '.join(unread)} could not be listed"
-        return [unknown("addresses", cluster.name, message, "have ec2:GetSubnetCidrReservations allowed")]
-    batches: list[forecast.Batch] = []
+    if facts.subnet_vpcs and len(set(facts.subnet_vpcs)) > 1:
+        return [unknown("addresses", cluster.name, "the subnets are of several VPCs", "name those of one VPC")]
+    # The control plane's interfaces come first.
+    batches = [
+        forecast.Batch(1, demand.Demand(CONTROL_PLANE_FREE, [demand.Pool(0, 0)], 0), [name]) for name in cluster.subnets
+    ]
+    findings = []
     for group in cluster.node_groups:
         made, kind = nodes[group.instance_type], facts.types[group.instance_type]
         if isinstance(made, GpuctlError) or isinstance(kind, GpuctlError):
             return [unknown("addresses", group.name, f"the interfaces of {group.instance_type} are not known")]
         homes = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
-        batches.append(_batch(group, made, homes, listing.subnets, cni))
-    short = forecast.first_shortage(listing.subnets, batches)
+        batches.append(_batch(group, made, _near(group, homes, facts), listing.subnets, cni))
+        if group.max_pods and group.max_pods > batches[-1].demand.most_pods:
+            message = f"max_pods is {group.max_pods}, and {batches[-1].demand.most_pods} pods can have an address"
+            findings.append(warn("addresses", group.name, message, "lower it, or set ENABLE_PREFIX_DELEGATION=true"))
+    used = {name for batch in batches for name in (*batch.homes, *batch.pools)}
+    if unread := [one.name for one in listing.subnets if one.name in used and one.reservations is None]:
+        message = f"CIDR reservations of {', '.join(unread)} could not be listed"
+        return [*findings, unknown("addresses", cluster.name, message, "have ec2:GetSubnetCidrReservations allowed")]
+    return [*findings, *_shortage(cluster, listing.subnets, batches)]
+
+
+def _near(group: NodeGroup, homes: Sequence[Subnet], facts: Facts) -> list[Subnet]:
+    """Subnets in which a group can have nodes: those of its reservation's zone, or of one zone in a cluster group."""
+    reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
+    if reserved is not None:
+        return [one for one in homes if one.zone_id == reserved.zone_id]
+    if group.placement != "cluster":
+        return list(homes)
+    free: dict[str, int] = {}
+    for one in homes:
+        free[one.zone_id] = free.get(one.zone_id, 0) + min(one.aws_free)
+    return [one for one in homes if one.zone_id == max(free, key=lambda zone: free[zone])]
+
+
+def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[forecast.Batch]) -> list[Finding]:
+    short = forecast.first_shortage(subnets, batches)
     if short is None:
         return [ok("addresses", cluster.name, "all node groups fit in the subnets at their largest size")]
-    number, count, breaks = short
-    group = cluster.node_groups[number]
+    number, count, breaks = forecast.first_shortage(subnets, batches, worst=False) or short
+    is_luck = forecast.first_shortage(subnets, batches, worst=False) is None
+    if number < len(cluster.subnets):
+        name = cluster.subnets[number]
+        message = f"{name} has fewer than {CONTROL_PLANE_FREE} free addresses, which the control plane needs"
+        return [fail("addresses", cluster.name, message, "leave it out, or add a subnet: `gpuctl subnets add`")]
+    group = cluster.node_groups[number - len(cluster.subnets)]
     what = "the pods of the next get no address" if breaks.launches else "the next does not start"
     message = f"{count} of {group.max} nodes of {group.name} fit, and {what}: {breaks.error} in {breaks.subnet}"
     hint = f"`gpuctl subnets forecast --type {group.instance_type} --nodes {group.max}` names a setting or size"
+    if is_luck:
+        message = f"only if EC2 takes single addresses from broken /28s do all fit; else {message}"
+        return [warn("addresses", group.name, message, hint, fitting_nodes=count, most_nodes=group.max)]
     return [fail("addresses", group.name, message, hint, fitting_nodes=count, most_nodes=group.max)]
 
 

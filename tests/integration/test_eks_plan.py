@@ -16,9 +16,10 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
-from gpuctl.eks.prediction import ACTIONS, ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
+from gpuctl.eks.prediction import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
 from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, moto_endpoint
 
+CALLED = ("eks:CreateCluster", "iam:PassRole", "ec2:RunInstances")
 QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
 VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
 
@@ -53,8 +54,8 @@ def answers(quotas: dict[str, float], denied: tuple[str, ...] = ()) -> dict[str,
     """Answers of AWS that moto lacks."""
     results = "".join(
         f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
-        f"{'implicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
-        for name in ACTIONS
+        f"{'explicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
+        for name in CALLED
     )
     simulated = (
         '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'

@@ -105,6 +105,11 @@ def test_the_first_file_takes_its_values_from_the_environment() -> None:
     )
 
 
+def test_a_value_that_breaks_the_text_is_invalid_input() -> None:
+    with pytest.raises(InvalidInput, match="a value is no plain text"):
+        cluster_file.check(starter.text({}, '"'), "write it")
+
+
 @pytest.mark.parametrize("value", ["two words", "x\nname: y", "a: b"])
 def test_a_value_of_the_environment_that_is_no_plain_word_is_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="NODE_TYPE has other characters"):

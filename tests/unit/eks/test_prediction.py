@@ -25,6 +25,7 @@ from gpuctl.eks.prediction import (
     Reservation,
     Type,
     Version,
+    actions,
     budget,
     costs,
     predict,
@@ -47,7 +48,8 @@ FACTS = Facts(
         Version("1.33", date(2026, 7, 29), date(2027, 7, 29)),
     ],
     types={"p5.48xlarge": P5},
-    quotas={P_QUOTA: 1000, VPC_QUOTA: 5, ADDRESS_QUOTA: 5, "All P5 Spot Instance Requests": 0},
+    quotas={P_QUOTA: 1000, ADDRESS_QUOTA: 5, "All P5 Spot Instance Requests": 800},
+    vpc_quotas={VPC_QUOTA: 5},
     running={"p5.48xlarge": 192, "m7i.xlarge": 400},
     subnet_zones={"subnet-a": "use1-az6", "subnet-b": "use1-az1"},
     vpcs=1,
@@ -59,6 +61,7 @@ RESERVED = replace(GROUP, capacity=Capacity.RESERVATION, reservation="cr-1")
 ON_BLOCK = replace(GROUP, capacity=Capacity.BLOCK, reservation="cr-1")
 
 ENDLESS = replace(BLOCK, end=None)
+PAST = date(2026, 11, 26)
 SOON = date(2026, 12, 20)
 IN_GROUP = replace(CLUSTER, node_groups=[replace(GROUP, placement="pg")])
 
@@ -90,8 +93,32 @@ def test_a_good_cluster_has_no_finding() -> None:
     [
         (CLUSTER, {"cluster": "ACTIVE"}, "name", Verdict.FAIL, "a cluster of this name exists"),
         (CLUSTER, {"cluster": REFUSED}, "name", Verdict.UNKNOWN, "no permission"),
-        (CLUSTER, {"denied": ["eks:CreateCluster"]}, "permissions", Verdict.FAIL, "may not do eks:CreateCluster"),
-        (CLUSTER, {"denied": REFUSED}, "permissions", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"simulated": {"iam:PassRole": "explicitDeny"}}, "permissions", Verdict.FAIL, "denies iam:PassRole"),
+        (
+            CLUSTER,
+            {"simulated": {"iam:PassRole": "implicitDeny"}},
+            "permissions",
+            Verdict.UNKNOWN,
+            "for every resource",
+        ),
+        (CLUSTER, {"simulated": REFUSED}, "permissions", Verdict.UNKNOWN, "no permission"),
+        (
+            CLUSTER,
+            {"versions": [Version("1.36", PAST, PAST)]},
+            "version",
+            Verdict.FAIL,
+            "extended support ended on",
+        ),
+        (GIVEN, {"subnet_vpcs": ["vpc-a", "vpc-b"]}, "zones", Verdict.FAIL, "several VPCs: vpc-a, vpc-b"),
+        (
+            replace(GIVEN, node_groups=[RESERVED]),
+            {"reservations": {"cr-1": replace(ACTIVE, zone_id="use1-az2")}},
+            "reservation",
+            Verdict.FAIL,
+            "cr-1 is in use1-az2, and no subnet lies there",
+        ),
+        (CLUSTER, {"types": {P5.name: Type(P5.name, 0, "", frozenset())}}, "offer", Verdict.FAIL, "no zone of"),
+        (CLUSTER, {"vpc_quotas": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
         (replace(CLUSTER, version="1.20"), {}, "version", Verdict.FAIL, "EKS does not offer this version"),
         (replace(CLUSTER, version="1.33"), {}, "version", Verdict.WARN, "standard support ended on 2026-07-29"),
         (
@@ -206,10 +233,10 @@ def test_a_good_cluster_has_no_finding() -> None:
         (CLUSTER, {"running": REFUSED}, "quota", Verdict.UNKNOWN, "what runs now is not known"),
         (
             of(replace(GROUP, capacity=Capacity.SPOT)),
-            {},
+            {"running_spot": {"p5.48xlarge": 192}},
             "quota",
             Verdict.FAIL,
-            "768 vCPUs are needed, and the quota is 0",
+            "768 vCPUs are needed beside 192 that run now, and the quota is 800",
         ),
         (CLUSTER, {"vpcs": 5}, "limit", Verdict.FAIL, "5 of 5 are used, and one more is needed"),
         (CLUSTER, {"elastic_ips": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
@@ -226,7 +253,6 @@ def test_one_cause_makes_one_finding(
 def test_quotas_that_cannot_be_read_make_all_that_depends_on_them_unknown() -> None:
     assert [(one.check, one.verdict) for one in problems(quotas=REFUSED)] == [
         ("quota", Verdict.UNKNOWN),
-        ("limit", Verdict.UNKNOWN),
         ("limit", Verdict.UNKNOWN),
     ]
 
@@ -249,6 +275,9 @@ def test_groups_that_share_a_quota_are_added_and_blocks_are_not_counted() -> Non
         ("p5en.48xlarge", Capacity.SPOT, "All P5 Spot Instance Requests"),
         ("p4d.24xlarge", Capacity.SPOT, "All P4, P3 and P2 Spot Instance Requests"),
         ("p6-b200.48xlarge", Capacity.SPOT, ""),
+        ("m7i.xlarge", Capacity.SPOT, "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
+        ("dl1.24xlarge", Capacity.SPOT, ""),
+        ("hpc7a.96xlarge", Capacity.ON_DEMAND, "Running On-Demand HPC instances"),
     ],
 )
 def test_the_quota_of_a_type(name: str, capacity: Capacity, expected: str) -> None:
@@ -274,6 +303,34 @@ def test_costs_are_summed_only_if_all_are_known() -> None:
     ):
         assert total(unknown) is None
     assert total(parts(of(ON_BLOCK))) == pytest.approx(0.10)
+
+
+def test_groups_that_share_a_reservation_need_its_room_together() -> None:
+    two = replace(CLUSTER, node_groups=[RESERVED, replace(RESERVED, name="more", desired=3, max=4)])
+    [first, second] = problems(two, reservations={"cr-1": ACTIVE})
+    assert first.message == second.message == "4 of 4 instances of cr-1 are free, and 5 nodes start"
+
+
+def test_a_spread_group_holds_seven_in_each_zone() -> None:
+    groups = {"pg": PlacementGroup("pg", "spread", "available")}
+    spread = replace(GIVEN, node_groups=[replace(GROUP, placement="pg", max=14)])
+    roomy = {P_QUOTA: 10_000}
+    assert problems(spread, placement_groups=groups, quotas=roomy) == []
+    more = replace(spread, node_groups=[replace(GROUP, placement="pg", max=15)])
+    [over] = problems(more, placement_groups=groups, quotas=roomy)
+    assert "holds at most 14 instances" in over.message
+
+
+def test_a_good_spot_group_and_what_is_called_for_what() -> None:
+    assert problems(of(replace(GROUP, capacity=Capacity.SPOT))) == []
+    assert "ec2:CreateVpc" in actions(CLUSTER)
+    assert "ec2:CreateVpc" not in actions(GIVEN)
+    assert "eks:CreateAddon" in actions(replace(GIVEN, addons=["vpc-cni"]))
+
+
+def test_a_reservation_costs_its_whole_size() -> None:
+    reserved = costs(of(replace(RESERVED, desired=0)), replace(FACTS, reservations={"cr-1": ACTIVE}), PRICES)
+    assert reserved[1].usd_hour == pytest.approx(4 * 55.04)
 
 
 def test_a_budget() -> None:
