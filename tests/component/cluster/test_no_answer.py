@@ -30,7 +30,7 @@ GROUP, OBJECT = re.compile(r"/api/(v1)|/apis/([^/]+/[^/]+)"), re.compile(r".*/na
 
 
 class Silent(ThreadingHTTPServer):
-    """Says what it serves, nothing of OpenShift, and that an object is not there; to all else it has no answer.
+    """Says what it serves, nothing of OpenShift, and that objects and pods are not there; to all else it has no answer.
 
     `refusing`: to the question for the namespace it says that it does not know who asks, once so many others wait.
     """
@@ -55,6 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200 if served else 404, {"resources": served})
         elif OBJECT.fullmatch(path):
             self._answer(404, {})
+        elif path == f"{NAMESPACE}/pods":  # asked before the others: pods may be left without their StatefulSet
+            self._answer(200, {"items": [], "metadata": {}})
         elif path == NAMESPACE and server.refusing:
             server.until_waiting(server.refusing)
             server.refused_at = time.monotonic()
