@@ -56,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif OBJECT.fullmatch(path):
             self._answer(404, {})
         elif path == f"{NAMESPACE}/pods":  # asked before the others: pods may be left without their StatefulSet
-            self._answer(200, {"items": [], "metadata": {}})
+            self._answer(200, {"items": [], "metadata": {"resourceVersion": "1"}})
         elif path == NAMESPACE and server.refusing:
             server.until_waiting(server.refusing)
             server.refused_at = time.monotonic()
