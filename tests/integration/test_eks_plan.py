@@ -1,6 +1,7 @@
 """`gpuctl eks` against an AWS endpoint over HTTP (moto), with quotas, versions and permissions that a proxy adds.
 
-moto has no quotas of EC2, no versions of EKS and no simulation of policies: the proxy answers for these in AWS's form.
+moto has no quotas of EC2, no capacity reservations, no versions of EKS and no simulation of policies: the proxy answers
+for these in AWS's form.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.eks.prediction import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
 from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, moto_endpoint
 
+NO_RESERVATIONS = (
+    '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+    "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
+)
 CALLED = ("eks:CreateCluster", "iam:PassRole", "ec2:RunInstances")
 QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
 VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
@@ -65,6 +70,7 @@ def answers(quotas: dict[str, float], denied: tuple[str, ...] = ()) -> dict[str,
     listed = [{"QuotaName": name, "Value": value} for name, value in quotas.items()]
     return {
         "ListServiceQuotas": (200, json.dumps({"Quotas": listed})),
+        "DescribeCapacityReservations": (200, NO_RESERVATIONS),
         "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
         "SimulatePrincipalPolicy": (200, simulated),
     }
