@@ -32,7 +32,7 @@ ON_DEMAND_QUOTAS: Mapping[str, str] = {
 }
 VPC_QUOTA, ADDRESS_QUOTA = "VPCs per Region", "EC2-VPC Elastic IPs"
 SPREAD = 7  # instances of a spread placement group in a zone, by EC2
-ZONES_OF_OWN = 3  # zones of a VPC of its own
+DEFAULT_ZONES = 3  # zones of a VPC of its own
 CONTROL_PLANE_FREE = 6  # addresses that EKS needs in each subnet of a cluster
 STANDARD = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
 SPOT_QUOTAS: Mapping[str, str] = {
@@ -374,7 +374,7 @@ def placement(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Findi
 
 def _zones_of(cluster: EksCluster, facts: Facts) -> int:
     known = {} if isinstance(facts.subnet_zones, GpuctlError) else facts.subnet_zones
-    return len({known[one] for one in cluster.subnets if one in known}) or ZONES_OF_OWN
+    return len({known[one] for one in cluster.subnets if one in known}) or DEFAULT_ZONES
 
 
 def quota_name(instance_type: str, capacity: Capacity) -> str:

@@ -187,7 +187,9 @@ def test_a_diagnosis_that_was_killed_is_unknown_and_the_next_one_starts(
     monkeypatch.setattr(engine, "STARTING_S", 0)
     prints(root, PASSED, wait="30")
     run(root, limit_s=0.0)
-    pid = int((root / f"{engine.FOLDER}/pid".lstrip("/")).read_text())
+    written = root / f"{engine.FOLDER}/pid".lstrip("/")
+    wait_for(lambda: written.exists() and bool(written.read_text().strip()))
+    pid = int(written.read_text())
     os.killpg(pid, signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
     answer = visit({"action": "diagnose", "level": 1}, Host(root))["diagnosis"]
