@@ -132,7 +132,7 @@ def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def actions(cluster: EksCluster) -> list[str]:
-    """What making the cluster calls, beside reading."""
+    """IAM actions of all calls that make the cluster, beside those that read."""
     names = ["eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"]
     names += ["iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"]
     names += ["eks:CreateAddon"] if cluster.addons else []
