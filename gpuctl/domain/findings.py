@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.core.exit_codes import PROBLEMS
 from gpuctl.core.text import named
 
@@ -83,6 +84,11 @@ def warn(check: str, subject: str, message: str, hint: str = "", **numbers: Numb
 
 def unknown(check: str, subject: str, message: str, hint: str = "", **numbers: Number) -> Finding:
     return Finding(check, subject, Verdict.UNKNOWN, message, numbers, hint)
+
+
+def unknown_because(check: str, subject: str, error: GpuctlError) -> Finding:
+    """UNKNOWN, as what the check needs could not be read."""
+    return unknown(check, subject, str(error), error.hint)
 
 
 def fail(check: str, subject: str, message: str, hint: str = "", **numbers: Number) -> Finding:

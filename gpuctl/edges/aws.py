@@ -144,6 +144,17 @@ class Aws:
         return _Translated(doing, action, self.profile)
 
 
+def converted(answers: list[Any] | GpuctlError, convert: Callable[[list[Any]], Item], doing: str) -> Item | GpuctlError:
+    """A value from answers; the error of a request that failed, or of an answer that lacks something."""
+    if isinstance(answers, GpuctlError):
+        return answers
+    try:
+        return convert(answers)
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        wrong = f"AWS's answer does not fit: {type(error).__name__.lower()} {error}"
+        return GpuctlError(doing, wrong, "check AWS_ENDPOINT_URL: this is not what AWS answers")
+
+
 def _drop_members(model: Mapping[str, Any]) -> None:
     """Drop members from the description of EC2 (which the loader caches), so that they are not parsed."""
     for shape, kept in KEPT.items():

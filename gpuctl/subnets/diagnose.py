@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
 from gpuctl.domain.eks_zones import NO_CONTROL_PLANE
-from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
+from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, unknown_because, warn
 from gpuctl.subnets import judge
 from gpuctl.subnets.blocks import PREFIX_SIZE, assigned_ranges, aws_ranges, merged, space
 from gpuctl.subnets.forecast import NO_INTERFACE, Room
@@ -104,7 +104,7 @@ def _leads_out_in_part(table: RouteTable) -> bool:
 def routes(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
     """Routes to the internet and to AWS's services goes."""
     if isinstance(network.tables, GpuctlError):
-        return [_unread("routes", subnet.name, network.tables)]
+        return [unknown_because("routes", subnet.name, network.tables)]
     table = network.table(subnet.name, subnet.vpc)
     if table is None:
         message = "AWS lists no route table for it"
@@ -134,7 +134,7 @@ def _routes(subnet: Subnet, table: RouteTable, subnets: Sequence[Subnet], networ
 
 def _nat(subnet: Subnet, name: str, subnets: Sequence[Subnet], network: Network) -> Iterator[Finding]:
     if isinstance(network.nats, GpuctlError):
-        yield _unread("routes", subnet.name, network.nats)
+        yield unknown_because("routes", subnet.name, network.nats)
         return
     nat = next((one for one in network.nats if one.name == name), None)
     if nat is None and subnet.shared_by:
@@ -163,7 +163,7 @@ def endpoints(subnet: Subnet, network: Network) -> list[Finding]:
     if target.startswith("igw-") or target in works:
         return [ok("endpoints", subnet.name, f"AWS's services are reached through {target}")]
     if isinstance(network.endpoints, GpuctlError):
-        return [_unread("endpoints", subnet.name, network.endpoints)]
+        return [unknown_because("endpoints", subnet.name, network.endpoints)]
     present = [one for one in network.endpoints if one.vpc == subnet.vpc and _serves(one, table)]
     missing = [service for service in NEEDED if service not in {one.service for one in present}]
     if not missing:
@@ -199,7 +199,7 @@ def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
 def acl(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
     """Traffic that the network ACL denies: EFA between subnets of a zone, the control plane, the internet."""
     if isinstance(network.acls, GpuctlError):
-        return [_unread("network-acl", subnet.name, network.acls)]
+        return [unknown_because("network-acl", subnet.name, network.acls)]
     own = network.acl(subnet.name)
     vpc = network.vpcs.get(subnet.vpc)
     if own is None or not isinstance(vpc, Vpc):
@@ -273,7 +273,7 @@ def zone(subnet: Subnet) -> list[Finding]:
 def dns(name: str, vpc: Vpc | GpuctlError) -> list[Finding]:
     """DNS settings and range of a VPC."""
     if isinstance(vpc, GpuctlError):
-        return [_unread("dns", name, vpc)]
+        return [unknown_because("dns", name, vpc)]
     found = []
     off = [
         attribute
@@ -301,7 +301,3 @@ def dns(name: str, vpc: Vpc | GpuctlError) -> list[Finding]:
 
 def _dashed(attribute: str) -> str:
     return {"enableDnsSupport": "enable-dns-support", "enableDnsHostnames": "enable-dns-hostnames"}[attribute]
-
-
-def _unread(check: str, subject: str, error: GpuctlError) -> Finding:
-    return unknown(check, subject, str(error), error.hint)

@@ -13,13 +13,13 @@ from gpuctl.core.text import named
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.subnets import node_type as node_types
 from gpuctl.subnets import read
+from gpuctl.subnets.forecast import CNI_TAG
 from gpuctl.subnets.model import Interface, Listing, Reservation, Subnet
 from gpuctl.subnets.node_type import NodeType
 from gpuctl.subnets.request import SubnetsRequest
 
 SHARDS = 8  # lists of interfaces that are paged through at the same time
 MOST_VALUES = 200  # of one filter, by EC2
-CNI_TAG = "kubernetes.io/role/cni"
 
 
 def connect(region: str, aws_profile: str) -> Aws:

@@ -14,6 +14,7 @@ from gpuctl.subnets.model import Subnet
 from gpuctl.subnets.node_type import Layout, NodeType, interfaces
 
 CHECK = "forecast"
+_NEW = "add a subnet there: `gpuctl subnets add`"
 SIZES = range(27, 15, -1)  # of a new subnet, the smallest first
 
 
@@ -90,9 +91,6 @@ def judge(plan: Plan, table: Sequence[Row], pools: Sequence[Subnet]) -> Finding:
         message = f"they fit in {names}, unless CIDR reservations take the room: these could not be listed"
         return unknown(CHECK, subject, message, "have ec2:GetSubnetCidrReservations allowed")
     return _short(plan, open_rows, pools)
-
-
-_NEW = "add a subnet there: `gpuctl subnets add`"
 
 
 def _fits(plan: Plan, best: Row) -> Finding:

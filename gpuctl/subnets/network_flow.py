@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
-from typing import Any, TypeVar
+from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.aws import Aws, Request
+from gpuctl.edges.aws import Aws, Request, converted
 from gpuctl.subnets.model import Subnet
 from gpuctl.subnets.network import Network, Vpc, read_acl, read_endpoint, read_nat, read_table
 
-Value = TypeVar("Value")
 LISTS = {
     "tables": ("list route tables", "DescribeRouteTables", "RouteTables", "Filters"),
     "acls": ("list network ACLs", "DescribeNetworkAcls", "NetworkAcls", "Filters"),
@@ -39,23 +38,11 @@ def read_network(aws: Aws, subnets: Sequence[Subnet]) -> Network:
     answers = aws.read_all(requests, lambda answer: answer)
     return Network(
         {vpc: _vpc(vpc, answers) for vpc in vpcs},
-        _converted(answers["tables", ""], read_table, "a route table"),
-        _converted(answers["acls", ""], read_acl, "a network ACL"),
-        _converted(answers["endpoints", ""], read_endpoint, "a VPC endpoint"),
-        _converted(answers["nats", ""], read_nat, "a NAT gateway"),
+        converted(answers["tables", ""], lambda rows: [read_table(row) for row in rows], "read a route table"),
+        converted(answers["acls", ""], lambda rows: [read_acl(row) for row in rows], "read a network ACL"),
+        converted(answers["endpoints", ""], lambda rows: [read_endpoint(row) for row in rows], "read a VPC endpoint"),
+        converted(answers["nats", ""], lambda rows: [read_nat(row) for row in rows], "read a NAT gateway"),
     )
-
-
-def _converted(
-    answers: list[Any] | GpuctlError, convert: Callable[[Any], Value], what: str
-) -> Sequence[Value] | GpuctlError:
-    if isinstance(answers, GpuctlError):
-        return answers
-    try:
-        return [convert(answer) for answer in answers]
-    except (KeyError, ValueError, TypeError) as error:
-        wrong = f"{type(error).__name__.lower()} {error}"
-        return GpuctlError(f"read {what} in AWS's answer", wrong, "check AWS_ENDPOINT_URL")
 
 
 def _vpc(name: str, answers: Mapping[tuple[str, str], list[Any] | GpuctlError]) -> Vpc | GpuctlError:

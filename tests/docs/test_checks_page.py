@@ -30,7 +30,7 @@ HOMES = {
     "gpuctl/nccl/advise": ("judge",),
     "gpuctl/subnets": ("subnets",),
     "gpuctl/eks": ("eks",),
-    "gpuctl/workflows/eks_plan.py": ("eks",),
+    "gpuctl/workflows/eks_addresses.py": ("eks",),
 }
 
 

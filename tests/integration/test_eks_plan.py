@@ -17,14 +17,17 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
-from gpuctl.eks.prediction import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
-from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, moto_endpoint
+from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
+from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, client, moto_endpoint, vpc_with_subnets
 
 NO_RESERVATIONS = (
     '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
     "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
 )
-CALLED = ("eks:CreateCluster", "iam:PassRole", "ec2:RunInstances")
+CALLED = (
+    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"),
+    *("iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"),
+)
 QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
 VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
 
@@ -38,17 +41,9 @@ class Cloud:
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
     """Two small subnets in two zones, and one running g4dn.xlarge."""
-    import botocore.session
-
     with moto_endpoint() as url:
-        session = botocore.session.Session()
-        session.set_credentials("testing", "testing")
-        ec2 = session.create_client("ec2", endpoint_url=url, region_name="us-east-1")
-        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        subnets = [
-            ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=f"us-east-1{zone}")["Subnet"]["SubnetId"]
-            for block, zone in (("10.0.1.0/25", "a"), ("10.0.2.0/25", "b"))
-        ]
+        ec2 = client(url)
+        _, subnets = vpc_with_subnets(ec2, "10.0.1.0/25", "10.0.2.0/25")
         ec2.run_instances(
             ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge", SubnetId=subnets[0]
         )

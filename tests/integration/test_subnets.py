@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
 from gpuctl.subnets.owners import CREATED_TAG, INSTANCE_TAG
-from tests.rig.aws_endpoint import LOGIN, error_for, error_injecting_proxy, moto_endpoint
+from tests.rig.aws_endpoint import LOGIN, client, error_for, error_injecting_proxy, moto_endpoint, vpc_with_subnets
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,9 @@ class Cloud:
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
     """A VPC with a subnet that has a leaked interface and one with 30 interfaces of a load balancer."""
-    import botocore.session
-
     with moto_endpoint() as url:
-        session = botocore.session.Session()
-        session.set_credentials("testing", "testing")
-        ec2 = session.create_client("ec2", endpoint_url=url, region_name="us-east-1")
-        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        subnets = [
-            ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=f"us-east-1{zone}")["Subnet"]["SubnetId"]
-            for block, zone in (("10.0.1.0/28", "a"), ("10.0.2.0/24", "b"))
-        ]
+        ec2 = client(url)
+        vpc, subnets = vpc_with_subnets(ec2, "10.0.1.0/28", "10.0.2.0/24")
         tags = [{"Key": INSTANCE_TAG, "Value": "i-0abc"}, {"Key": CREATED_TAG, "Value": "2026-01-01T00:00:00Z"}]
         specification = [{"ResourceType": "network-interface", "Tags": tags}]
         ec2.create_network_interface(SubnetId=subnets[1], Description="aws-K8S-i-0abc", TagSpecifications=specification)

@@ -41,6 +41,24 @@ def moto_endpoint() -> Iterator[str]:
         server.stop()
 
 
+def client(url: str) -> Any:
+    """A client of EC2 for this endpoint."""
+    import botocore.session
+
+    session = botocore.session.Session()
+    session.set_credentials("testing", "testing")
+    return session.create_client("ec2", endpoint_url=url, region_name="us-east-1")
+
+
+def vpc_with_subnets(ec2: Any, *blocks: str) -> tuple[str, list[str]]:
+    """Ids of a new VPC 10.0.0.0/16 and of its subnets, in the zones us-east-1a, b …"""
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    return vpc, [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=f"us-east-1{zone}")["Subnet"]["SubnetId"]
+        for block, zone in zip(blocks, "abcdef", strict=False)
+    ]
+
+
 Answer = tuple[int, str]  # HTTP status and body
 Inject = Callable[[str], Answer | None]  # operation -> an answer in place of the endpoint's
 

@@ -32,7 +32,16 @@ def init(file: Path | None, version: str) -> None:
     text = starter.text(os.environ, version)
     cluster = cluster_file.check(text, f"{WRITE} {path}")
     if file is None:
-        path.parent.mkdir(exist_ok=True)
+        _make_folder(path.parent)
     files.check_folder(path, WRITE)
     files.write(path, text, WRITE, files.READABLE)
     click.echo(f"wrote {path}: `gpuctl eks plan {cluster.name}` predicts what would fail, and its cost")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"make the folder {folder}", error.strerror or str(error), "name a FILE elsewhere"
+        ) from error

@@ -30,9 +30,8 @@ class PlanRequest:
 @options.as_request(
     PlanRequest,
     click.argument("cluster", metavar="NAME|FILE"),
-    click.option("--aws-profile", metavar="NAME", default="", callback=options.not_empty,
-                 help="Profile of the AWS configuration."),
-)  # fmt: skip
+    options.aws_profile,
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
 @report_options
 def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -> None:
@@ -43,7 +42,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import cluster_file
-    from gpuctl.eks.prediction import total
+    from gpuctl.eks.cost import total
     from gpuctl.workflows import eks_plan
 
     check_folder(metrics)
@@ -81,7 +80,7 @@ def _show(made: EksPlan) -> None:
 
 
 def _sum(made: EksPlan) -> Iterator[str]:
-    from gpuctl.eks.prediction import total
+    from gpuctl.eks.cost import total
 
     hourly, hours = total(made.costs), made.cluster.ttl_hours
     if hourly is None:

@@ -196,6 +196,9 @@ def other_context(text: str) -> Callable[[Command], Command]:
     )
 
 
+aws_profile = click.option(
+    "--aws-profile", metavar="NAME", default="", callback=not_empty, help="Profile of the AWS configuration."
+)
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation (asked only for this machine).")
 sure = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 probe_every = click.option(

@@ -9,8 +9,7 @@ from gpuctl.cli.shared import options
 login = options.together(
     click.option("--region", metavar="NAME", default="", callback=options.not_empty,
                  help="AWS region.  [default: that of the AWS configuration]"),
-    click.option("--aws-profile", metavar="NAME", default="", callback=options.not_empty,
-                 help="Profile of the AWS configuration."),
+    options.aws_profile,
 )  # fmt: skip
 selection = options.together(
     click.option("--vpc", metavar="ID", default="", callback=options.not_empty, help="Only subnets of this VPC."),

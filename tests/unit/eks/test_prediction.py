@@ -12,26 +12,11 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.eks.cost import Cost, Prices, budget, costs, total
+from gpuctl.eks.facts import Facts, PlacementGroup, Reservation, Type, Version
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
-from gpuctl.eks.prediction import (
-    ADDRESS_QUOTA,
-    ON_DEMAND_QUOTAS,
-    STANDARD,
-    VPC_QUOTA,
-    Cost,
-    Facts,
-    PlacementGroup,
-    Prices,
-    Reservation,
-    Type,
-    Version,
-    actions,
-    budget,
-    costs,
-    predict,
-    quota_name,
-    total,
-)
+from gpuctl.eks.prediction import actions, predict
+from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, STANDARD, VPC_QUOTA, quota_name
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 P5 = Type("p5.48xlarge", 192, "x86_64", frozenset({"use1-az6"}))
@@ -39,6 +24,9 @@ P_QUOTA = ON_DEMAND_QUOTAS["p"]
 GROUP = NodeGroup("gpu", "p5.48xlarge", 0, 4, 2)
 CLUSTER = EksCluster("lab", "us-east-1", "1.36", [GROUP], vpc=IPv4Network("10.20.0.0/16"))
 GIVEN = replace(CLUSTER, vpc=None, subnets=("subnet-a", "subnet-b"))
+EVERYTHING = replace(CLUSTER, node_groups=[replace(GROUP, placement="cluster")])
+ALLOWED = dict.fromkeys(actions(EVERYTHING), "allowed")
+DENIED = {"iam:PassRole": "explicitDeny"}
 REFUSED = GpuctlError("read it", "no permission", "have it allowed")
 FACTS = Facts(
     now=NOW,
@@ -54,6 +42,7 @@ FACTS = Facts(
     subnet_zones={"subnet-a": "use1-az6", "subnet-b": "use1-az1"},
     vpcs=1,
     elastic_ips=2,
+    simulated=ALLOWED,
 )
 ACTIVE = Reservation("cr-1", "active", "p5.48xlarge", "use1-az6", 4, 4, is_block=False)
 BLOCK = replace(ACTIVE, is_block=True, end=NOW + timedelta(days=2))
@@ -93,14 +82,21 @@ def test_a_good_cluster_has_no_finding() -> None:
     [
         (CLUSTER, {"cluster": "ACTIVE"}, "name", Verdict.FAIL, "a cluster of this name exists"),
         (CLUSTER, {"cluster": REFUSED}, "name", Verdict.UNKNOWN, "no permission"),
-        (CLUSTER, {"simulated": {"iam:PassRole": "explicitDeny"}}, "permissions", Verdict.FAIL, "denies iam:PassRole"),
         (
             CLUSTER,
-            {"simulated": {"iam:PassRole": "implicitDeny"}},
+            {"simulated": {**ALLOWED, "iam:PassRole": "explicitDeny"}},
+            "permissions",
+            Verdict.FAIL,
+            "denies iam:PassRole",
+        ),
+        (
+            CLUSTER,
+            {"simulated": {**ALLOWED, "iam:PassRole": "implicitDeny"}},
             "permissions",
             Verdict.UNKNOWN,
             "for every resource",
         ),
+        (CLUSTER, {"simulated": {}}, "permissions", Verdict.UNKNOWN, "no policy allows eks:CreateCluster"),
         (CLUSTER, {"simulated": REFUSED}, "permissions", Verdict.UNKNOWN, "no permission"),
         (
             CLUSTER,
@@ -331,6 +327,9 @@ def test_a_good_spot_group_and_what_is_called_for_what() -> None:
 def test_a_reservation_costs_its_whole_size() -> None:
     reserved = costs(of(replace(RESERVED, desired=0)), replace(FACTS, reservations={"cr-1": ACTIVE}), PRICES)
     assert reserved[1].usd_hour == pytest.approx(4 * 55.04)
+    assert total(costs(of(RESERVED), replace(FACTS, reservations=REFUSED), PRICES)) is None
+    both = replace(CLUSTER, node_groups=[RESERVED, replace(RESERVED, name="more")])
+    assert total(costs(both, replace(FACTS, reservations={"cr-1": ACTIVE}), PRICES)) == pytest.approx(0.1 + 4 * 55.04)
 
 
 def test_a_budget() -> None:

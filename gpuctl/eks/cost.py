@@ -1,0 +1,102 @@
+"""Cost of a cluster by part, and its budget: a sum only where every price is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Finding, Number, Verdict, fail, unknown
+from gpuctl.eks.facts import Facts, Reservation
+from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
+
+CONTROL_PLANE_USD, EXTENDED_USD = 0.10, 0.60  # an hour. Source: Amazon EKS pricing
+
+
+@dataclass(frozen=True)
+class Prices:
+    """On-demand prices of one region, USD an hour, with their date and source."""
+
+    region: str
+    day: date
+    source: str
+    usd: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one part an hour; None if its price is not known, `why` says why."""
+
+    part: str
+    usd_hour: float | None
+    why: str
+
+
+def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
+    """Cost of the control plane and of each group at its desired size, without disks, traffic and NAT gateways."""
+    reserved = {} if isinstance(facts.reservations, GpuctlError) else dict(facts.reservations)
+    parts = [_control_plane(cluster, facts)]
+    paid_by: dict[str, str] = {}
+    for group in cluster.node_groups:
+        first = paid_by.setdefault(group.reservation, group.name) if group.reservation else group.name
+        one = reserved.get(group.reservation)
+        parts.append(_cost(group, cluster, prices, one) if first == group.name else _shared(group, first))
+    return parts
+
+
+def _shared(group: NodeGroup, first: str) -> Cost:
+    return Cost(f"{group.name}: {group.desired} {group.instance_type}", 0.0, f"counted with {first}")
+
+
+def _control_plane(cluster: EksCluster, facts: Facts) -> Cost:
+    versions = [] if isinstance(facts.versions, GpuctlError) else facts.versions
+    one = next((one for one in versions if one.name == cluster.version), None)
+    if one is None or one.standard_end is None:
+        return Cost("control plane", None, "whether the version has standard support is not known")
+    extended = one.standard_end <= facts.now.date()
+    return Cost("control plane", EXTENDED_USD if extended else CONTROL_PLANE_USD, "Amazon EKS pricing")
+
+
+def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices, reserved: Reservation | None) -> Cost:
+    part = f"{group.name}: {group.desired} {group.instance_type}"
+    if group.capacity is Capacity.SPOT:
+        return Cost(part, None, "spot prices change from hour to hour")
+    if group.capacity is Capacity.BLOCK:
+        return Cost(part, 0.0, "paid when the block was bought")
+    price = prices.usd.get(group.instance_type) if cluster.region == prices.region else None
+    if price is None:
+        return Cost(part, None, f"no price of it in {cluster.region} is known")
+    source = f"{prices.source}, {prices.day}"
+    if group.capacity is Capacity.RESERVATION:
+        return _reserved(part, price, reserved, source)
+    return Cost(part, price * group.desired, source)
+
+
+def _reserved(part: str, price: float, reserved: Reservation | None, source: str) -> Cost:
+    if reserved is None:
+        return Cost(part, None, "the size of its reservation is not known")
+    return Cost(part, price * reserved.total, f"of {reserved.total} reserved, used or not; {source}")
+
+
+def total(parts: Sequence[Cost]) -> float | None:
+    """Sum an hour; None if one part is not known."""
+    values = [part.usd_hour for part in parts]
+    return None if any(value is None for value in values) else math.fsum(value or 0.0 for value in values)
+
+
+def budget(cluster: EksCluster, parts: Sequence[Cost]) -> list[Finding]:
+    """The budget against the cost until the end of the time to live."""
+    if cluster.budget_usd is None:
+        return []
+    hourly = total(parts)
+    if hourly is None or cluster.ttl_hours is None:
+        reason = "a price is not known" if hourly is None else "the file has no ttl"
+        return [unknown("budget", cluster.name, f"the cost is not known: {reason}", budget_usd=cluster.budget_usd)]
+    cost = round(hourly * cluster.ttl_hours, 2)
+    numbers: dict[str, Number] = {"cost_usd": cost, "budget_usd": cluster.budget_usd}
+    if cost > cluster.budget_usd:
+        message = f"{cost:.2f} USD until its end, and the budget is {cluster.budget_usd:g} USD"
+        return [fail("budget", cluster.name, message, "lower desired or ttl, or raise budget_usd", **numbers)]
+    return [Finding("budget", cluster.name, Verdict.OK, f"{cost:.2f} of {cluster.budget_usd:g} USD", numbers)]

@@ -1,0 +1,78 @@
+"""What AWS was asked about a cluster that does not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from gpuctl.core.errors import GpuctlError
+
+
+@dataclass(frozen=True)
+class Type:
+    """An instance type. `architecture`: x86_64 or arm64. `zones`: ids of the zones that offer it."""
+
+    name: str
+    vcpus: int
+    architecture: str
+    zones: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of Kubernetes at EKS. `standard_end`, `extended_end`: None if AWS names no date."""
+
+    name: str
+    standard_end: date | None
+    extended_end: date | None
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation or block. `start`, `end`: None if AWS names no time. `group`: ARN of the placement group
+    that it was made in, "" for none."""
+
+    name: str
+    state: str
+    instance_type: str
+    zone_id: str
+    available: int
+    total: int
+    is_block: bool
+    group: str = ""
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PlacementGroup:
+    name: str
+    strategy: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that AWS was asked; an error in place of what it refused.
+
+    `quotas`, `vpc_quotas`: name -> value. `running`: vCPUs by type of running on-demand instances and of unused
+    reservations, `running_spot`: of spot instances. `subnet_zones`: subnet -> zone id, `subnet_vpcs`: their VPCs.
+    `vpcs`, `elastic_ips`: how many there are. `simulated`: action -> IAM's decision on it, by a simulation.
+    """
+
+    now: datetime
+    cluster: str | GpuctlError  # status of a cluster with this name, "" for none
+    versions: Sequence[Version] | GpuctlError
+    types: Mapping[str, Type | GpuctlError]
+    quotas: Mapping[str, float] | GpuctlError
+    running: Mapping[str, int] | GpuctlError
+    reservations: Mapping[str, Reservation] | GpuctlError = field(default_factory=dict)
+    placement_groups: Mapping[str, PlacementGroup] | GpuctlError = field(default_factory=dict)
+    subnet_zones: Mapping[str, str] | GpuctlError = field(default_factory=dict)
+    subnet_vpcs: Sequence[str] = ()
+    vpc_quotas: Mapping[str, float] | GpuctlError = field(default_factory=dict)
+    running_spot: Mapping[str, int] | GpuctlError = field(default_factory=dict)
+    vpcs: int | GpuctlError = 0
+    elastic_ips: int | GpuctlError = 0
+    simulated: Mapping[str, str] | GpuctlError = field(default_factory=dict)
