@@ -18,6 +18,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
     gather,
     health,
     machine,
+    outputs,
     stack,
     transaction,
 )
@@ -52,6 +53,7 @@ def _health(name: str) -> Source:
 SOURCES: dict[str, Source] = {
     **{name: _subject(name) for name in gather.SUBJECTS},
     **{name: _health(name) for name in health.SUBJECTS if name not in gather.SUBJECTS},
+    "outputs": lambda host: outputs.read(host, {}),
     "gpu use": lambda host: gather.gather_use(host, {})["use"],
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
@@ -132,7 +134,15 @@ def stack_node(root: Path) -> Path:
     return root
 
 
-NODES = {"stack": stack_node, "transaction": stack_node}
+def printing_node(root: Path) -> Path:
+    """The same node, with every program whose output is saved."""
+    node(root)
+    for name in ("dcgmi", "dmesg", "ibstat", "lfs", "mount"):
+        h100_node.program(root, name, f"echo {name}")
+    return root
+
+
+NODES = {"stack": stack_node, "transaction": stack_node, "outputs": printing_node}
 
 
 def damage(root: Path, text: bytes, program: str) -> None:
