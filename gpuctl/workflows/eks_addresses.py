@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because, warn
-from gpuctl.eks.facts import Facts
+from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster, NodeGroup
 from gpuctl.subnets import demand, forecast, node_type
 from gpuctl.subnets.model import Listing, Subnet
@@ -36,8 +36,7 @@ def addresses(
         made, kind = nodes[group.instance_type], facts.types[group.instance_type]
         if isinstance(made, GpuctlError) or isinstance(kind, GpuctlError):
             return [unknown("addresses", group.name, f"the interfaces of {group.instance_type} are not known")]
-        homes = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
-        batches.append(_batch(group, made, _near(group, homes, facts), listing.subnets, cni))
+        batches.append(_batch(group, made, homes(cluster, group, kind, facts, listing), listing.subnets, cni))
         if group.max_pods and group.max_pods > batches[-1].demand.most_pods:
             message = f"max_pods is {group.max_pods}, and {batches[-1].demand.most_pods} pods can have an address"
             findings.append(warn("addresses", group.name, message, "lower it, or set ENABLE_PREFIX_DELEGATION=true"))
@@ -48,17 +47,18 @@ def addresses(
     return [*findings, *_shortage(cluster, listing.subnets, batches)]
 
 
-def _near(group: NodeGroup, homes: Sequence[Subnet], facts: Facts) -> list[Subnet]:
+def homes(cluster: EksCluster, group: NodeGroup, kind: Type, facts: Facts, listing: Listing) -> list[Subnet]:
     """Subnets in which a group can have nodes: those of its reservation's zone, or of one zone in a cluster group."""
+    offered = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
     reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
     if reserved is not None:
-        return [one for one in homes if one.zone_id == reserved.zone_id]
+        return [one for one in offered if one.zone_id == reserved.zone_id]
     if group.placement != "cluster":
-        return list(homes)
+        return offered
     free: dict[str, int] = {}
-    for one in homes:
+    for one in offered:
         free[one.zone_id] = free.get(one.zone_id, 0) + min(one.aws_free)
-    return [one for one in homes if one.zone_id == max(free, key=lambda zone: free[zone])]
+    return [one for one in offered if one.zone_id == max(free, key=lambda zone: free[zone])]
 
 
 def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[forecast.Batch]) -> list[Finding]:
@@ -82,9 +82,9 @@ def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[
 
 
 def _batch(
-    group: NodeGroup, made: node_type.NodeType, homes: Sequence[Subnet], subnets: Sequence[Subnet], cni: demand.Cni
+    group: NodeGroup, made: node_type.NodeType, places: Sequence[Subnet], subnets: Sequence[Subnet], cni: demand.Cni
 ) -> forecast.Batch:
-    planned = node_type.interfaces(made, node_type.Layout(group.layout))
-    need = demand.demand(made, planned, cni, group.max_pods or PODS)
-    pools = {one.name for home in homes for one in forecast.shared_pools(home, subnets)} if cni.subnet_discovery else ()
-    return forecast.Batch(group.max, need, tuple(one.name for one in homes), tuple(sorted(pools)))
+    need = demand.demand(made, node_type.interfaces(made, node_type.Layout(group.layout)), cni, group.max_pods or PODS)
+    searched = places if cni.subnet_discovery else ()
+    pools = {one.name for place in searched for one in forecast.shared_pools(place, subnets)}
+    return forecast.Batch(group.max, need, tuple(one.name for one in places), tuple(sorted(pools)))

@@ -20,10 +20,12 @@ from gpuctl.eks.cost import Cost, Prices
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.read import Answers
-from gpuctl.subnets import demand, flow, node_type
+from gpuctl.subnets import demand, flow, network_flow, node_type
 from gpuctl.subnets.model import Listing
+from gpuctl.subnets.network import Network
 from gpuctl.subnets.request import SubnetsRequest
 from gpuctl.workflows.eks_addresses import addresses
+from gpuctl.workflows.eks_network import network
 
 Value = TypeVar("Value")
 DATA = Path(gpuctl.__file__).parent / "data"
@@ -47,12 +49,13 @@ def connect(region: str, aws_profile: str) -> Aws:
 def plan(aws: Aws, cluster: EksCluster) -> EksPlan:
     """Ask AWS for everything that a cluster depends on, and judge it."""
     cni = demand.settings(cluster.cni)  # refused before AWS is asked
-    facts, listing, nodes = ask(aws, cluster)
+    facts, listing, nodes, around = ask(aws, cluster)
     prices = read_prices()
     parts = cost.costs(cluster, facts, prices)
     findings = [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
+        findings += network(cluster, facts, listing, nodes, around)
     return EksPlan(cluster, findings, parts, prices)
 
 
@@ -64,8 +67,8 @@ def read_prices() -> Prices:
 
 def ask(
     aws: Aws, cluster: EksCluster
-) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError]]:
-    """Facts, the subnets of the cluster's VPC, and the network cards of each type."""
+) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
+    """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
     answers = aws.read_all(_requests(cluster, types), lambda answer: answer)
     running = answers["instances"]
@@ -76,10 +79,12 @@ def ask(
     more: Answers = aws.read_all(second, lambda answer: answer) if second else {}
     whole: Answers = {**answers, **more, "simulated": _simulated(aws, cluster, answers["identity"])}
     listing = _listing(aws, cluster, answers["subnets"])
+    around = listing if isinstance(listing, GpuctlError) else network_flow.read_network(aws, listing.subnets)
     return (
         _facts(cluster, types, whole),
         listing,
         {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
+        around,
     )
 
 

@@ -18,7 +18,15 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
 from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
-from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, client, moto_endpoint, vpc_with_subnets
+from tests.rig.aws_endpoint import (
+    LOGIN,
+    Answer,
+    added_answers_proxy,
+    client,
+    make_public,
+    moto_endpoint,
+    vpc_with_subnets,
+)
 
 NO_RESERVATIONS = (
     '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
@@ -43,7 +51,8 @@ def cloud() -> Iterator[Cloud]:
     """Two small subnets in two zones, and one running g4dn.xlarge."""
     with moto_endpoint() as url:
         ec2 = client(url)
-        _, subnets = vpc_with_subnets(ec2, "10.0.1.0/25", "10.0.2.0/25")
+        vpc, subnets = vpc_with_subnets(ec2, "10.0.1.0/25", "10.0.2.0/25")
+        make_public(ec2, vpc, subnets)
         ec2.run_instances(
             ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge", SubnetId=subnets[0]
         )
@@ -112,6 +121,15 @@ def test_more_nodes_than_the_quota_and_the_subnets_hold(cloud: Cloud, tmp_path: 
     assert found["quota"]["message"] == "160 vCPUs are needed beside 4 that run now, and the quota is 64"
     assert found["addresses"]["verdict"] == "FAIL"
     assert "of 40 nodes of gpu fit" in found["addresses"]["message"]
+
+
+def test_subnets_in_which_nodes_could_not_join(cloud: Cloud, tmp_path: Path) -> None:
+    _, closed = vpc_with_subnets(client(cloud.url), "10.0.1.0/25", "10.0.2.0/25")
+    code, document = planned(cloud, file(tmp_path, Cloud(cloud.url, tuple(closed))))
+    found = {one["message"] for one in document["findings"] if (one["check"], one["verdict"]) == ("network", "FAIL")}
+    assert code == 1
+    assert "enableDnsHostnames off: EKS needs both, and nodes do not join" in found
+    assert any("no route leads to the internet, and no endpoint serves" in message for message in found)
 
 
 def test_a_denied_action_and_a_budget_that_is_too_small(cloud: Cloud, tmp_path: Path) -> None:
