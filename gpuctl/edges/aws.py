@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,6 +63,7 @@ class Aws:
 
         self.profile = profile
         self._clients: dict[str, BaseClient] = {}
+        self._making_client = threading.Lock()  # a session is not safe in threads, its clients are
         # An explicit environment variable AWS_MAX_ATTEMPTS or AWS_RETRY_MODE would be ignored by a Config with retries.
         retries = (
             {} if "AWS_MAX_ATTEMPTS" in os.environ else {"retries": {"mode": "standard", "max_attempts": ATTEMPTS}}
@@ -90,8 +92,6 @@ class Aws:
     ) -> dict[Key, list[Item] | GpuctlError]:
         """Read in parallel; a request that fails gets its error as its value."""
         with AbandonablePool(min(THREADS, max(1, len(requests)))) as pool:
-            for service in {request.service for request in requests.values()}:
-                self._client(service)  # not safe in threads
             running = {key: pool.submit(self._attempt, request, convert) for key, request in requests.items()}
             return {key: future.result() for key, future in running.items()}
 
@@ -131,14 +131,14 @@ class Aws:
         raise GpuctlError(request.doing, "AWS sent the same page again", "run the command again")
 
     def _client(self, service: str) -> BaseClient:
-        if service not in self._clients:
-            with self._translated("log in to AWS", ""):
+        with self._making_client, self._translated("log in to AWS", ""):
+            if service not in self._clients:
                 if service == "ec2":
                     _drop_members(self._session.get_component("data_loader").load_service_model("ec2", "service-2"))
                 self._clients[service] = self._session.create_client(
                     service, region_name=self.region, config=self._config
                 )
-        return self._clients[service]
+            return self._clients[service]
 
     def _translated(self, doing: str, action: str) -> _Translated:
         return _Translated(doing, action, self.profile)

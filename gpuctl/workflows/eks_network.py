@@ -36,6 +36,8 @@ def network(
     efa = any(each is None or any(one.kind != PLAIN for one in each) for each in planned.values())
     found: list[Finding] = []
     chosen = [one for one in listing.subnets if one.name in cluster.subnets]
+    if not chosen:
+        return [unknown(CHECK, cluster.name, "the subnets are not listed", "see the finding on zones")]
     for subnet in chosen:
         found += diagnose.routes(subnet, listing.subnets, around, several_interfaces=False)
         found += diagnose.endpoints(subnet, around)

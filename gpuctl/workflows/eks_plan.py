@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 import gpuctl
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request, converted
@@ -21,6 +22,7 @@ from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.read import Answers
 from gpuctl.subnets import demand, flow, network_flow, node_type
+from gpuctl.subnets import read as subnet_values
 from gpuctl.subnets.model import Listing
 from gpuctl.subnets.network import Network
 from gpuctl.subnets.request import SubnetsRequest
@@ -70,22 +72,44 @@ def ask(
 ) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
     """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
-    answers = aws.read_all(_requests(cluster, types), lambda answer: answer)
-    running = answers["instances"]
-    kinds = set() if isinstance(running, GpuctlError) else {read.type_of(one) for one in read.instances(running)}
-    reserved = answers["reservations"]
-    kinds |= set() if isinstance(reserved, GpuctlError) else {read.type_of(one) for one in reserved}
-    second: dict[str, Request] = {f"known {name}": _of_type(name) for name in sorted(kinds - {"", *types})}
-    more: Answers = aws.read_all(second, lambda answer: answer) if second else {}
-    whole: Answers = {**answers, **more, "simulated": _simulated(aws, cluster, answers["identity"])}
-    listing = _listing(aws, cluster, answers["subnets"])
-    around = listing if isinstance(listing, GpuctlError) else network_flow.read_network(aws, listing.subnets)
-    return (
-        _facts(cluster, types, whole),
-        listing,
-        {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
-        around,
-    )
+    answers = aws.read_all(_requests(cluster, types), _as_is)
+    with AbandonablePool(4) as pool:  # what needs those answers, and nothing of each other
+        others = pool.submit(_other_types, aws, types, answers)
+        simulated = pool.submit(_simulated, aws, cluster, answers["identity"])
+        listing = pool.submit(_listing, aws, cluster, answers["subnets"])
+        around = pool.submit(_network, aws, answers["subnets"])
+        whole: Answers = {**answers, **others.result(), "simulated": simulated.result()}
+        return (
+            _facts(cluster, types, whole),
+            listing.result(),
+            {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
+            around.result(),
+        )
+
+
+def _as_is(answer: Any) -> Any:
+    return answer
+
+
+def _other_types(aws: Aws, types: Sequence[str], answers: Answers) -> Answers:
+    """Types of what runs or is reserved, beside those of the cluster."""
+    running, reserved = answers["instances"], answers["reservations"]
+    names = set() if isinstance(running, GpuctlError) else {read.type_of(one) for one in read.instances(running)}
+    names |= set() if isinstance(reserved, GpuctlError) else {read.type_of(one) for one in reserved}
+    requests = {f"known {name}": _of_type(name) for name in sorted(names - {"", *types})}
+    return aws.read_all(requests, _as_is)
+
+
+def _network(aws: Aws, subnets: list[Any] | GpuctlError) -> Network | GpuctlError:
+    """What lies around the given subnets."""
+    if isinstance(subnets, GpuctlError):
+        return subnets
+    if not subnets:
+        return Network({}, [], [], [], [])
+    try:
+        return network_flow.read_network(aws, [subnet_values.subnet(one) for one in subnets])
+    except GpuctlError as error:
+        return error
 
 
 def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
@@ -145,11 +169,11 @@ def _simulated(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError)
     try:
         if role:  # its ARN may have a path, which the session's has not
             request = Request(f"read the role {role[1]}", "iam", "GetRole", "", {"RoleName": role[1]})
-            arn = str(aws.read(request, lambda answer: answer)[0]["Role"]["Arn"])
+            arn = str(aws.read(request, _as_is)[0]["Role"]["Arn"])
         names = prediction.actions(cluster)
         parameters = {"PolicySourceArn": arn, "ActionNames": names, "ContextEntries": context}
         request = Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
-        return aws.read(request, lambda answer: answer)
+        return aws.read(request, _as_is)
     except GpuctlError as error:
         return error
 

@@ -122,4 +122,5 @@ def test_what_could_not_be_read_is_unknown() -> None:
     assert Verdict.UNKNOWN in {one.verdict for one in judged(network_around=around("", endpoints=REFUSED))}
     assert verdicts(judged(REFUSED)) == [("gpu", Verdict.UNKNOWN)]
     assert verdicts(judged(listed=REFUSED)) == [("lab", Verdict.UNKNOWN)]
+    assert verdicts(judged(listed=listing())) == [("lab", Verdict.UNKNOWN)]
     assert {one.verdict for one in judged(network_around=around(tables=REFUSED))} == {Verdict.UNKNOWN}
