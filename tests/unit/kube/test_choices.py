@@ -12,7 +12,6 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import palette, popup
 from gpuctl.kube.choose import folder_of_pane, pod_lines
-from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request, Slot
 from gpuctl.kube.forward.state_machine import Line, State
@@ -20,6 +19,7 @@ from gpuctl.kube.forward.table import as_line, drawn
 from gpuctl.kube.forward.wizard import offers
 from gpuctl.kube.model import Container, Pod
 from gpuctl.kube.pod import ACTIONS
+from gpuctl.kube.pod_secrets import decoded, literals, secrets_of
 from gpuctl.kube.resources import fit
 
 

@@ -1,0 +1,74 @@
+"""Secret values of a pod, to remove them from texts: those of its Secrets, and of its own variables."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.core.redact import NAMED
+from gpuctl.edges.kube.kubectl import Kubectl
+
+
+def secrets_of(pod: Mapping[str, Any]) -> list[str]:
+    """List the Secrets that a pod uses: in environment variables, as files, to pull images."""
+    spec = pod.get("spec") or {}
+    volumes = spec.get("volumes") or ()
+    projected = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
+    names = [
+        *(item.get("name") for item in spec.get("imagePullSecrets") or ()),
+        *(_nested(variable, "valueFrom", "secretKeyRef", "name") for variable in _container_items(spec, "env")),
+        *(_nested(source, "secretRef", "name") for source in _container_items(spec, "envFrom")),
+        *(_nested(volume, "secret", "secretName") for volume in volumes),
+        *(_nested(source, "secret", "name") for source in projected),
+    ]
+    return sorted({str(name) for name in names if name})
+
+
+def literals(pod: Mapping[str, Any]) -> list[str]:
+    """List plain-text values of environment variables whose names mark them as secret."""
+    secret = re.compile(NAMED, re.IGNORECASE)
+    variables = _container_items(pod.get("spec") or {}, "env")
+    return [v["value"] for v in variables if v.get("value") and secret.fullmatch(v.get("name", ""))]
+
+
+def _container_items(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    """Collect the items of one list field from all containers."""
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    return [item for kind in kinds for container in spec.get(kind) or () for item in container.get(field) or ()]
+
+
+def _nested(value: Any, *names: str) -> Any:
+    """Return a value from nested mappings; None if any level is missing."""
+    for name in names:
+        value = (value or {}).get(name)
+    return value
+
+
+def values_of(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Read the values of these Secrets, to remove them from the text; also returns the unreadable ones."""
+    values: list[str] = []
+    unread: list[str] = []
+    for name in names:
+        try:
+            secret = kube.json(f"read the Secret {name}", "get", "secret", name, "--request-timeout=10s")
+        except GpuctlError:
+            unread.append(name)
+            continue
+        values += decoded(secret.get("data") or {})
+    return values, unread
+
+
+def decoded(data: Mapping[str, str]) -> list[str]:
+    """Return a Secret's values as base64 and, if they are text, decoded."""
+    texts = []
+    for value in data.values():
+        texts.append(value)
+        try:
+            texts.append(base64.b64decode(value, validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+    return texts
