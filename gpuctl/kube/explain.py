@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import InvalidInput
 from gpuctl.core.redact import removed
 from gpuctl.edges import programs
-from gpuctl.edges.kube import kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube.pod_secrets import literals, secrets_of, values_of
 
@@ -46,14 +44,6 @@ def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
     text, count = removed("\n".join(parts), [*values, *literals(pod_object)])
     note = f"these Secrets could not be read, so their values may be in the text: {', '.join(unread)}" if unread else ""
     return Explained(text, count, note)
-
-
-def ask(command: Sequence[str], text: str) -> int:
-    """Pass the text to a program, once, on standard input."""
-    if not programs.installed(command[0]):
-        hint = "set another command in the settings: ask"
-        raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
-    return kubectl.show(command, stdin=QUESTION + text)
 
 
 def _part(title: str, text: str) -> str:

@@ -12,6 +12,8 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import NAMED
 from gpuctl.edges.kube.kubectl import Kubectl
 
+NO_SECRETS = ("true", "false", "yes", "no", "on", "off", "none", "null")  # values of switches such as USE_TOKEN
+
 
 def secrets_of(pod: Mapping[str, Any]) -> list[str]:
     """List the Secrets that a pod uses: in environment variables, as files, to pull images."""
@@ -29,10 +31,22 @@ def secrets_of(pod: Mapping[str, Any]) -> list[str]:
 
 
 def literals(pod: Mapping[str, Any]) -> list[str]:
-    """List plain-text values of environment variables whose names mark them as secret."""
+    """List plain-text values of environment variables whose names mark them as secret, or that look random."""
     secret = re.compile(NAMED, re.IGNORECASE)
-    variables = _container_items(pod.get("spec") or {}, "env")
-    return [v["value"] for v in variables if v.get("value") and secret.fullmatch(v.get("name", ""))]
+    variables = [v for v in _container_items(pod.get("spec") or {}, "env") if v.get("value")]
+    return [
+        v["value"]
+        for v in variables
+        if v["value"].lower() not in NO_SECRETS and (secret.fullmatch(v.get("name", "")) or is_random(v["value"]))
+    ]
+
+
+def is_random(value: str) -> bool:
+    """True if a value is one word of mixed letters and digits, as generated keys are, or a long hexadecimal number."""
+    mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return bool(re.fullmatch(r"[A-Za-z0-9+/_-]*[A-Za-z0-9]{16}[A-Za-z0-9+/=_-]*", value) and mixed) or bool(
+        re.fullmatch(r"[0-9a-fA-F]{32,}", value)
+    )
 
 
 def _container_items(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
