@@ -91,12 +91,11 @@ def fitted(head: str, sections: Sequence[Section], most: int) -> tuple[str, int]
     if room < 100 * len(sections):
         wrong = f"the question and {len(sections)} titles take {most - room} of {most} characters"
         raise InvalidInput("make the text", wrong, "raise --most, ask a shorter question, or name one pod")
-    clipped = [[_clipped(line) for line in section.lines] for section in sections]
-    sizes = [sum(len(line) + 1 for line in lines) for lines in clipped]
+    sizes = [sum(len(_clipped(line)) + 1 for line in section.lines) for section in sections]
     shares = _shares(sizes, [section.weight for section in sections], room)
     text, omitted = head, 0
-    for title, section, lines, share in zip(titles, sections, clipped, shares, strict=True):
-        body, missing = _chosen(lines, section.ranks, share)
+    for title, section, share in zip(titles, sections, shares, strict=True):
+        body, missing = _chosen(section, share)
         text += title + body
         omitted += missing
     return text + "\n", omitted
@@ -118,9 +117,13 @@ def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int
     return shares
 
 
-def _chosen(lines: Sequence[str], ranks: Sequence[int], most: int) -> tuple[str, int]:
+def _chosen(section: Section, most: int) -> tuple[str, int]:
     """Return as many lines of the lowest ranks as fit, in their order, and the number of the others."""
-    order = sorted(range(len(lines)), key=lambda number: ranks[number])
+    whole = [_clipped(line) for line in section.lines]
+    has_room = sum(len(line) + 1 for line in whole) <= most + 1
+    # One long line must not take the room of all others.
+    lines = whole if has_room else [_clipped(line, min(MOST_OF_A_LINE, max(40, most // 4))) for line in section.lines]
+    order = sorted(range(len(lines)), key=lambda number: section.ranks[number])
     sizes = accumulate(len(lines[number]) + 1 for number in order)
     count = sum(size <= most + 1 for size in sizes)
     while count and len(_joined(lines, order[:count])) > most:  # marks of gaps take room, too
@@ -139,10 +142,8 @@ def _joined(lines: Sequence[str], numbers: Sequence[int]) -> str:
     return "\n".join(rows)
 
 
-def _clipped(line: str) -> str:
-    if len(line) <= MOST_OF_A_LINE:
-        return line
-    return f"{line[:MOST_OF_A_LINE]}[… {len(line) - MOST_OF_A_LINE} characters omitted]"
+def _clipped(line: str, most: int = MOST_OF_A_LINE) -> str:
+    return line if len(line) <= most else f"{line[:most]}[… {len(line) - most} characters omitted]"
 
 
 def subject_of(pods: Sequence[str], selector: str) -> str:
