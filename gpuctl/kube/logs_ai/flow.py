@@ -21,7 +21,7 @@ from gpuctl.kube.logs_ai.model import Bundle, Events, Log, Object, Records, Sect
 from gpuctl.kube.pod_secrets import literals, secrets_of, values_of
 
 MOST_PODS = 5  # whose logs are read; of the others, one line
-MOST_LOG = 2**22  # characters of a log that are searched
+MOST_LOG = 2**20  # characters of a log that are searched, a few seconds of work
 TIMEOUT = "--request-timeout=15s"
 NODE_EVENTS = "default"  # the namespace of events about nodes
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
