@@ -19,13 +19,14 @@ VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
 QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
 USER = r"(?:-[uU]|--(?:proxy-)?user)"
 WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
+KEY_NAME = "[A-Z ]*PRIVATE KEY(?: BLOCK)?"
 SIGNED = "x-amz-(?:signature|credential|security-token)|x-goog-signature|signature|sig"  # parameters of an address
 IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
 # Groups: `keep` stays in front, `end` stays behind; the text between is removed.
 # Credentials by their own shape, whatever the name in front of them.
 SHAPES = (
     # -----BEGIN RSA PRIVATE KEY----- … -----END RSA PRIVATE KEY-----
-    r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    rf"(?P<keep>-----BEGIN {KEY_NAME}-----)[\s\S]*?(?P<end>-----END {KEY_NAME}-----|\Z)",
     # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
     # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
@@ -60,6 +61,9 @@ PATTERNS = (
     rf"(?P<keep>{QUOTE}auth{QUOTE}[ \t]*:[ \t]*{QUOTE})(?!<)[A-Za-z0-9+/=_-]{{6,}}",
     rf"(?P<keep>(?i:\b(?:set-)?cookie{IS}(?:{QUOTE})?))(?!<)[^\n\"'\\]+",
     r"(?P<keep>(?i:\blogin[ \t]+\S+\s+password[ \t]+))(?!<)\S+",
+    # Pwd=… of connection strings; hashed passwords as in /etc/shadow
+    r"(?P<keep>(?i:;[ \t]*pwd=))(?!<)[^;\s\"']+",
+    r"(?<![\w$])\$(?:2[aby]|apr1|[156y])\$[\w./$=,-]{20,}",
     # 40 characters next to the word aws: a secret access key
     r"(?P<keep>(?i:aws)\S{0,100}\s{0,20}[:=]\s{0,20}[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
@@ -72,7 +76,7 @@ QUOTED: tuple[Callable[[str], str], ...] = (
     lambda value: json.dumps(value)[1:-1],
     lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
 )
-KEY_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+KEY_END = re.compile(rf"-----END {KEY_NAME}-----")
 KEY_LINE = re.compile(r"[A-Za-z0-9+/=]*")
 SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import NAMED
 from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.engine import typed_json
 
+SECRET_NAME = re.compile(rf"{NAMED}|auth", re.IGNORECASE)
+URL_PASSWORD = re.compile(r"[\w+.-]+://[^\s:/@]*:([^\s/?#\"'\\]+)@")
 NO_SECRETS = ("true", "false", "yes", "no", "on", "off", "none", "null")  # values of switches such as USE_TOKEN
 
 
@@ -32,13 +36,34 @@ def secrets_of(pod: Mapping[str, Any]) -> list[str]:
 
 def literals(pod: Mapping[str, Any]) -> list[str]:
     """List plain-text values of environment variables whose names mark them as secret, or that look random."""
-    secret = re.compile(NAMED, re.IGNORECASE)
     variables = [v for v in _container_items(pod.get("spec") or {}, "env") if v.get("value")]
     return [
         v["value"]
         for v in variables
-        if v["value"].lower() not in NO_SECRETS and (secret.fullmatch(v.get("name", "")) or is_random(v["value"]))
-    ]
+        if v["value"].lower() not in NO_SECRETS and (SECRET_NAME.fullmatch(v.get("name", "")) or is_random(v["value"]))
+    ] + [part for v in variables for part in inside(v["value"])]
+
+
+def inside(value: str) -> list[str]:
+    """List secrets inside a value: passwords of URLs, and strings of JSON whose names mark them as secret."""
+    return [unquote(password) for password in URL_PASSWORD.findall(value)] + list(_in_json(value))
+
+
+def _in_json(value: str) -> Iterator[str]:
+    try:
+        parsed = typed_json.parse(value) if value.lstrip().startswith(("{", "[")) else None
+    except ValueError:
+        return
+    levels = [parsed]
+    while levels:
+        level = levels.pop()
+        if isinstance(level, list):
+            levels += level
+        if isinstance(level, dict):
+            levels += level.values()
+            yield from (
+                text for name, text in level.items() if isinstance(text, str) and SECRET_NAME.fullmatch(str(name))
+            )
 
 
 def is_random(value: str) -> bool:
@@ -77,12 +102,13 @@ def values_of(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def decoded(data: Mapping[str, str]) -> list[str]:
-    """Return a Secret's values as base64 and, if they are text, decoded."""
+    """Return a Secret's values as base64 and, if they are text, decoded, with the secrets inside them."""
     texts = []
     for value in data.values():
         texts.append(value)
         try:
-            texts.append(base64.b64decode(value, validate=True).decode())
+            text = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             continue
+        texts += [text, *inside(text)]
     return texts

@@ -136,7 +136,10 @@ def _records(kube: Kubectl, pod: Object, request: Request, redactor: Redactor) -
 
 
 def _runs(pod: Object, container: str) -> list[tuple[str, bool]]:
-    """List (container, before its last restart) of the logs; a container that has not started yet has none."""
+    """List (container, before) of the logs; a container that has not started yet has none.
+
+    While a container waits for its restart, the kubelet has one log for both: that of the run that ended last.
+    """
     status = pod.get("status") or {}
     states = [*(status.get("initContainerStatuses") or ()), *statuses(dict(pod))]
     if container and container not in {state["name"] for state in states}:
@@ -145,10 +148,9 @@ def _runs(pod: Object, container: str) -> list[tuple[str, bool]]:
     for state in states:
         if container not in ("", state["name"]):
             continue
-        before = "terminated" in (state.get("lastState") or {})
-        if before:
+        if "terminated" in (state.get("lastState") or {}):
             runs.append((state["name"], True))
-        if before or {"running", "terminated"} & set(state.get("state") or {}):
+        if {"running", "terminated"} & set(state.get("state") or {}):
             runs.append((state["name"], False))
     return runs
 

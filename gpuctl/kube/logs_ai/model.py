@@ -13,7 +13,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Log:
-    """Last lines of a container's log, without secrets. `before`: of its run before the last restart.
+    """Last lines of a container's log, without secrets. `before`: of the run that ended before its last restart.
 
     `why`: why it could not be read; "" if it was.
     """
@@ -25,7 +25,7 @@ class Log:
 
     @property
     def name(self) -> str:
-        return f"{self.container} before its last restart" if self.before else self.container
+        return f"{self.container} (the run that ended last)" if self.before else self.container
 
 
 @dataclass(frozen=True)

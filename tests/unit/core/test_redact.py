@@ -46,6 +46,11 @@ GO = {
     '{"auths": {"r.example.org": {"auth": "dXNlcjpwYXNz"}}}': f'{{"auths": {{"r.example.org": {{"auth": "{GONE}"}}}}}}',
     "Set-Cookie: session=abc; Path=/": f"Set-Cookie: {GONE}",
     "machine x login bob password hunter2x": f"machine x login bob password {GONE}",
+    "Server=db;User ID=sa;Pwd=hunter2x;X=1": f"Server=db;User ID=sa;Pwd={GONE};X=1",
+    "root:$6$saltsalt$0123456789abcdefghijABCDEFGHIJ:1": f"root:{GONE}:1",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----": (
+        f"-----BEGIN PGP PRIVATE KEY BLOCK-----{GONE}-----END PGP PRIVATE KEY BLOCK-----"
+    ),
     "AccountKey=abcd;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
     "step 1\nMIIEabc/+\nabc==\n-----END RSA PRIVATE KEY-----\nstep 2": (
         f"step 1\n{GONE}-----END RSA PRIVATE KEY-----\nstep 2"

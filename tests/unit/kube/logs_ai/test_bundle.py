@@ -84,7 +84,7 @@ def test_room_that_a_section_does_not_need_goes_to_the_others() -> None:
 def test_an_unread_log_is_unknown_and_an_empty_one_empty() -> None:
     sections = [log_section("a/b", Log("main", before=True, why="timeout"), None), log_section("a/b", Log("x"), None)]
     text, _ = fitted("why?", sections, 2000)
-    assert "=== log of main before its last restart in a/b ===\n(unknown: timeout)" in text
+    assert "=== log of main (the run that ended last) in a/b ===\n(unknown: timeout)" in text
     assert text.endswith("(empty)\n")
 
 

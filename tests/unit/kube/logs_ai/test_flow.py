@@ -61,9 +61,8 @@ def test_the_text_has_a_question_findings_facts_events_and_logs(folder: Path) ->
         "FAIL crash team/trainer-0: main ended with exit code 1 at 2026-01-01T00:10:00Z, restarts: 4",
         "owner: Job j",
         "2026-01-01T00:11:00Z Warning BackOff x7 (): Back-off restarting failed container",
-        "=== log of main before its last restart in team/trainer-0, >>> marks the first failure ===\nstep 1\n",
+        "=== log of main (the run that ended last) in team/trainer-0, >>> marks the first failure ===\nstep 1\n",
         ">>> ValueError: bad",
-        "=== log of main in team/trainer-0 ===\nstarting\n",
         "allocatable: nvidia.com/gpu=8",
     ):
         assert part in text
@@ -138,8 +137,18 @@ def test_what_cannot_be_read_is_unknown(folder: Path) -> None:
     assert (
         "UNKNOWN node team/trainer-0: its node cannot be read: Error from server (Forbidden): node is forbidden" in text
     )
-    assert "UNKNOWN log team/trainer-0, log of main: it cannot be read: Error" in text
-    assert text.count("(unknown: Error from server (Forbidden)") == 4
+    assert "UNKNOWN log team/trainer-0, log of main (the run that ended last): it cannot be read: Error" in text
+    assert text.count("(unknown: Error from server (Forbidden)") == 3
+
+
+def test_a_container_that_runs_again_has_two_logs(folder: Path) -> None:
+    pod = crashed()
+    pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-01-01T00:12:00Z"}}
+    standin_kubectl(folder, pod=pod)
+    text = gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
+    assert "=== log of main (the run that ended last) in team/trainer-0, >>> marks" in text
+    assert "=== log of main in team/trainer-0 ===\nstarting\n" in text
+    assert "WARN crash team/trainer-0: main ended with exit code 1" in text
 
 
 def test_of_many_pods_those_that_failed_first_are_read(folder: Path) -> None:
