@@ -35,7 +35,7 @@ def leaky() -> dict[str, Any]:
     """A pod whose logs and variables tell what they should not."""
     logs = {
         "standin/log": f"starting\nlogin as app with {HIDDEN} failed\nAuthorization: Bearer abcdef0123456789\n",
-        "standin/previous-log": "CUDA error: out of memory\nhttps://bob:hunter2@example.org/data\n",
+        "standin/previous-log": f"CUDA error: out of memory\nhttps://bob:hunter2@example.org/data\nlogged in with {HIDDEN}\n",
     }
     found = pod("leaky", "trainer", **logs)
     reference = {"valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
@@ -134,7 +134,7 @@ def test_logs_go_to_an_ai_in_one_shot_as_shown(me: User) -> None:
     for secret in (HIDDEN, base64.b64encode(HIDDEN.encode()).decode(), "plain-token-77", "abcdef0123456789", "hunter2"):
         assert secret not in question
     assert "a warning" in done.stderr
-    assert "secrets removed" in done.stderr
+    assert "2 secrets removed" in done.stderr
 
 
 def test_ctrl_c_ends_the_program_that_was_asked(me: User) -> None:
