@@ -33,9 +33,10 @@ def cluster() -> Iterator[Plane]:
 
 def leaky() -> dict[str, Any]:
     """A pod whose logs and variables tell what they should not."""
+    previous = ("CUDA error: out of memory", "https://bob:hunter2@example.org/data", f"logged in with {HIDDEN}", "")
     logs = {
         "standin/log": f"starting\nlogin as app with {HIDDEN} failed\nAuthorization: Bearer abcdef0123456789\n",
-        "standin/previous-log": f"CUDA error: out of memory\nhttps://bob:hunter2@example.org/data\nlogged in with {HIDDEN}\n",
+        "standin/previous-log": "\n".join(previous),
     }
     found = pod("leaky", "trainer", **logs)
     reference = {"valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}

@@ -48,7 +48,7 @@ def question(subject: str, findings: Sequence[Finding], instead: str = "") -> st
 
 def _observation(finding: Finding) -> str:
     text = f"{finding.subject}: {finding.message}" if finding.subject else finding.message
-    return text if len(text) <= MOST_OBSERVED else f"{text[: MOST_OBSERVED - 1]}…"
+    return text.removesuffix(".") if len(text) <= MOST_OBSERVED else f"{text[: MOST_OBSERVED - 1]}…"
 
 
 def as_lines(findings: Sequence[Finding]) -> list[str]:

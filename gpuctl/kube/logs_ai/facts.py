@@ -132,7 +132,7 @@ def _state(state: Mapping[str, Object]) -> str:
     end = dict(state.get("terminated") or {})
     times = f"; from {end.get('startedAt')} to {end.get('finishedAt')}" if end.get("finishedAt") else ""
     message = f"; it wrote: {' '.join(str(end['message']).split())}" if end.get("message") else ""
-    return f"{ending(end)} (exit code {end.get('exitCode')}, {end.get('reason')}){times}{message}"
+    return f"terminated ({end.get('reason')}, exit code {end.get('exitCode')}): it {ending(end)}{times}{message}"
 
 
 def _variables(container: Object) -> str:
