@@ -1,0 +1,140 @@
+"""`gpuctl eks create` and `destroy` against moto with additions (tests/rig/eks_endpoint.py), interrupted at every step."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Finding
+from gpuctl.edges.aws import Aws, Request
+from gpuctl.eks import cluster_file, create, network
+from gpuctl.eks.create import Design
+from gpuctl.eks.destroy import Choice
+from gpuctl.eks.node_template import Nic, NodeNetwork
+from gpuctl.eks.wait import Waiter
+from gpuctl.workflows import eks_destroy
+from tests.rig.aws_endpoint import LOGIN
+from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
+
+FILE = f"""
+name: lab
+region: us-east-1
+version: "1.36"
+vpc: 10.20.0.0/16
+admins: ["arn:aws:iam::{ACCOUNT}:role/Admin"]
+cni: [WARM_IP_TARGET=2]
+node_groups:
+  - {{name: gpu, instance_type: p4d.24xlarge, min: 0, max: 2, desired: 1, placement: cluster,
+     taints: ["nvidia.com/gpu:NoSchedule"]}}
+ttl: 8h
+tags: {{team: ml-infra}}
+"""
+CLUSTER = cluster_file.check(FILE, "test")
+NICS = NodeNetwork([Nic(0, 0, "interface"), Nic(0, 1, "efa-only"), Nic(1, 0, "efa-only")], 100)
+DESIGN = Design(CLUSTER, {"gpu": NICS}, {"gpu": frozenset({"use1-az1", "use1-az6"})}, has_gpus=True)
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+class KilledAws(Aws):
+    """Ends the process after the first change that was not carried out before: its answer is lost."""
+
+    done: set[str]
+
+    def act(self, request: Request) -> dict[str, Any]:
+        answer = super().act(request)
+        key = json.dumps([request.operation, request.parameters], sort_keys=True, default=str)
+        if key not in self.done:
+            self.done.add(key)
+            raise Killed
+        return answer
+
+
+@dataclass(frozen=True)
+class Cloud:
+    url: str
+    additions: Additions
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    with eks_endpoint() as (url, additions), pytest.MonkeyPatch.context() as patch:
+        for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
+            patch.setenv(name, value)
+        yield Cloud(url, additions)
+
+
+def waiter(lines: list[str] | None = None) -> Waiter:
+    clock = iter(range(0, 10**9, 10))
+    return Waiter((lines if lines is not None else []).append, lambda _: None, lambda: float(next(clock)))
+
+
+def objects(additions: Additions) -> Counter[str]:
+    """What exists in the account, read without gpuctl; not what every account and VPC has."""
+    ec2, eks, iam = backend("ec2"), backend("eks"), backend("iam")
+    default = {one.id for one in ec2.vpcs.values() if one.is_default == "true"}
+    clusters = list(eks.clusters.values())
+    counted = {
+        "vpc": [one for one in ec2.vpcs.values() if one.id not in default],
+        "subnet": [one for zone in ec2.subnets.values() for one in zone.values() if one.vpc_id not in default],
+        "gateway": list(ec2.internet_gateways.values()),
+        "routes": [one for one in ec2.route_tables.values() if not one.main_association_id],
+        "address": list(ec2.addresses),
+        "nat": [one for one in ec2.nat_gateways.values() if one.state != "deleted"],
+        "security group": [one for vpc in ec2.groups.values() for one in vpc.values() if one.name != "default"],
+        "template": list(ec2.launch_templates.values()),
+        "interface": [one for one in ec2.enis.values() if "NAT" not in (one.description or "")],
+        "role": [one for one in iam.roles.values() if one.name.startswith("gpuctl")],
+        "cluster": clusters,
+        "node group": [group for one in clusters for group in one.nodegroups],
+        "addon": [one for addons in additions.addons.values() for one in addons],
+        "entry": [one for entries in additions.entries.values() for one in entries],
+        "placement": list(additions.placement),
+    }
+    return Counter({name: len(several) for name, several in counted.items() if several})
+
+
+def remove(aws: Aws, lines: list[str] | None = None) -> list[Finding]:
+    state = eks_destroy.known(aws, "lab")
+    around = eks_destroy.around(aws, state)
+    return eks_destroy.run(aws, state, around, Choice(), waiter(lines))
+
+
+def until_done(step: Any) -> int:
+    """Repeat a step that is killed until it ends by itself; how often it was killed."""
+    for killed in range(200):
+        try:
+            step()
+        except Killed:
+            continue
+        return killed
+    raise AssertionError("it never ends")
+
+
+WHOLE = {
+    **{"vpc": 1, "subnet": 6, "gateway": 1, "routes": 2, "address": 1, "nat": 1, "security group": 1, "template": 1},
+    **{"role": 2, "cluster": 1, "node group": 1, "addon": 3, "entry": 1, "placement": 1},
+}
+
+
+def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud: Cloud) -> None:
+    before = objects(cloud.additions)
+    aws = KilledAws("us-east-1")
+    aws.done = set()
+    killed = until_done(lambda: create.create(aws, DESIGN, waiter()))
+    assert killed > 35
+    assert objects(cloud.additions) - before == WHOLE
+
+    aws.done = set()
+    killed = until_done(lambda: remove(aws))
+    assert killed > 25
+    assert objects(cloud.additions) == before
