@@ -43,7 +43,7 @@ DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.VPC: ("DeleteVpc", "VpcId"),
 }
 IN_VPC = (Kind.SECURITY_GROUP, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC)
-Look = Callable[[Aws, State], Belongings]
+Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by default)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Remover:
 
     def interfaces(self) -> None:
         """Interfaces that the VPC CNI left behind; they appear as nodes end."""
-        around = self.look(self.aws, self.state)
+        around = self.look(self.aws, self.state, [Kind.INTERFACE])
         for one in around.of(Kind.INTERFACE):
             if one.name in around.leaked:
                 self.delete(one)
@@ -196,7 +196,7 @@ class Remover:
             return
 
         def poll() -> tuple[bool | None, str]:
-            around = self.look(self.aws, self.state)
+            around = self.look(self.aws, self.state, [Kind.LOAD_BALANCER, Kind.INTERFACE])
             left = [one.name for one in around.of(Kind.LOAD_BALANCER) if one.name in names]
             left += [
                 one.name for one in around.of(Kind.INTERFACE) if _is_balancers(around.owners.get(one.name, ""), names)

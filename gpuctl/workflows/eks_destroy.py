@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.INSTANCE: ("DescribeInstances", "Reservations"),
     Kind.ENDPOINT: ("DescribeVpcEndpoints", "VpcEndpoints"),
 }
+AROUND = (*LISTS, Kind.LOAD_BALANCER)
 ENDING = ("shutting-down", "terminated")
 
 
@@ -39,11 +40,11 @@ def known(aws: Aws, cluster: str) -> State:
     return state
 
 
-def around(aws: Aws, state: State) -> Belongings:
+def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongings:
     """Objects of controllers and others: by tags of the cluster, and all that is in a VPC of ours."""
     cluster = state.cluster
     vpcs = [one.name for one in state.of(Kind.VPC) if one.ours]
-    answers = states.described(aws, _requests(cluster, vpcs))
+    answers = states.described(aws, {key: one for key, one in _requests(cluster, vpcs).items() if key[0] in kinds})
     objects: dict[tuple[Kind, str], Object] = {}
     rows: dict[str, Mapping[str, Any]] = {}
     for (kind, _), found in answers.items():
@@ -52,7 +53,7 @@ def around(aws: Aws, state: State) -> Belongings:
             if _counts(one):
                 objects[kind, one.name] = one
                 rows[one.name] = row
-    for one in _balancers(aws, state, vpcs):
+    for one in _balancers(aws, state, vpcs) if Kind.LOAD_BALANCER in kinds else ():
         objects[one.kind, one.name] = one
     nodes = {name for kind, name in objects if kind is Kind.INSTANCE}
     interfaces = [name for kind, name in objects if kind is Kind.INTERFACE]

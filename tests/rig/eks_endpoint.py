@@ -8,9 +8,11 @@ of NAT gateways is honoured. moto's own objects are read through its backends, a
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,13 +21,26 @@ from urllib.parse import parse_qs, unquote
 
 import pytest
 
-from tests.rig.aws_endpoint import ERROR, Answer, Forward, Received, moto_endpoint, responding_proxy
+from tests.rig.aws_endpoint import ERROR, Answer
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 XML = '<{0}Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">{1}</{0}Response>'
 IN_CLUSTER = re.compile(r"/clusters/([^/]+)/(addons|access-entries)(?:/(.+))?")
 CLUSTER_OR_GROUP = re.compile(r"/clusters/([^/]+)(?:/node-groups/([^/]+))?")
 NOT_FOUND: Answer = (404, json.dumps({"__type": "ResourceNotFoundException", "message": "not found"}))
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request. `operation`: of the query and JSON protocols; of REST, the path."""
+
+    operation: str
+    method: str
+    path: str
+    body: bytes
+
+
+Forward = Callable[[], Answer]  # moto's own answer
 
 
 @dataclass
@@ -45,7 +60,7 @@ class Additions:
     def respond(self, request: Received, forward: Forward) -> Answer:
         if request.operation in self.answers:
             return self.answers[request.operation]
-        inside = IN_CLUSTER.fullmatch(request.path.partition("?")[0])
+        inside = IN_CLUSTER.fullmatch(request.path)
         if inside:
             return self._in_cluster(request, inside)
         if request.operation.endswith("PlacementGroups") or request.operation.endswith("PlacementGroup"):
@@ -58,31 +73,42 @@ class Additions:
     # ---- slow states and tokens ----
 
     def _slow(self, request: Received, forward: Forward) -> Answer:
-        token = re.search(rb"ClientToken=(\w+)", request.body)
-        if request.operation == "CreateNatGateway" and token:
-            key = token[1].decode()
-            if key not in self.tokens:
-                self.tokens[key] = forward()[1]
-                for one in backend("ec2").nat_gateways.values():
-                    one._eni.description = f"Interface for NAT Gateway {one.id}"  # noqa: SLF001
-            return 200, self.tokens[key]
-        named = CLUSTER_OR_GROUP.fullmatch(request.path.partition("?")[0])
+        if request.operation in ("CreateNatGateway", "DeleteNatGateway", "DeleteSubnet"):
+            return self._network(request, forward)
+        named = CLUSTER_OR_GROUP.fullmatch(request.path)
         if request.method == "DELETE" and named and named[2]:
             self._leave_interfaces(named[1], named[2])
         status, text = forward()
-        if request.operation == "DeleteNatGateway":
-            for one in backend("ec2").nat_gateways.values():
-                if one.state == "deleted":
-                    backend("ec2").enis.pop(one._eni.id, None)  # noqa: SLF001
-        if request.method == "POST" and request.path.startswith("/clusters") and status == 200:
+        if status != 200 or not request.path.startswith("/clusters"):
+            return status, text
+        if request.method == "POST":
             plain = json.loads(text)
             one = plain.get("cluster") or plain.get("nodegroup") or {}
             self.young.add(f"{one.get('name') or one.get('clusterName')}/{one.get('nodegroupName', '')}")
-        elif request.method == "GET" and named and status == 200:
-            text = self._read(named, text)
-        elif request.method == "DELETE" and named and not named[2] and status == 200:
+        elif request.method == "GET" and named:
+            return 200, self._read(named, text)
+        elif named and not named[2]:
             self.addons.pop(named[1], None)
             self.entries.pop(named[1], None)
+        return status, text
+
+    def _network(self, request: Received, forward: Forward) -> Answer:
+        """What AWS does beside the change: one gateway for a token; its interface goes with it; routes let go."""
+        ec2, query = backend("ec2"), parse_qs(request.body.decode())
+        token = query.get("ClientToken", [""])[0]
+        if token in self.tokens:
+            return 200, self.tokens[token]
+        status, text = forward()
+        if request.operation == "CreateNatGateway":
+            self.tokens[token] = text
+        for gateway in ec2.nat_gateways.values():
+            gateway._eni.description = f"Interface for NAT Gateway {gateway.id}"
+            if gateway.state == "deleted":
+                ec2.enis.pop(gateway._eni.id, None)
+        if request.operation == "DeleteSubnet":
+            for table in ec2.route_tables.values():
+                used = table._associations
+                table._associations = {key: one for key, one in used.items() if one != query["SubnetId"][0]}
         return status, text
 
     def _read(self, named: re.Match[str], text: str) -> str:
@@ -107,6 +133,11 @@ class Additions:
         cluster, kind, rest = path[1], path[2], unquote(path[3] or "")
         if cluster not in backend("eks").clusters:
             return NOT_FOUND
+        plain = self._kept(request, cluster, kind, rest)
+        return (200, json.dumps(plain)) if plain is not None else NOT_FOUND
+
+    def _kept(self, request: Received, cluster: str, kind: str, rest: str) -> dict[str, Any] | None:
+        """Addons and access entries of a cluster; None for one that does not exist."""
         store = (self.addons if kind == "addons" else self.entries).setdefault(cluster, {})
         body = json.loads(request.body or b"{}")
         name_of, member = ("addonName", "addon") if kind == "addons" else ("principalArn", "accessEntry")
@@ -114,19 +145,18 @@ class Additions:
             policies = store[rest.removesuffix("/access-policies")].setdefault("policies", [])
             if request.method == "POST" and body["policyArn"] not in policies:
                 policies.append(body["policyArn"])
-            return 200, json.dumps({"associatedAccessPolicies": [{"policyArn": one} for one in policies]})
+            return {"associatedAccessPolicies": [{"policyArn": one} for one in policies]}
         if request.method == "POST":
-            if body[name_of] in store:
-                return 409, json.dumps({"__type": "ResourceInUseException", "message": "it exists"})
+            assert body[name_of] not in store, "made twice"
             store[body[name_of]] = {**body, "status": "CREATING"}
-            return 200, json.dumps({member: store[body[name_of]]})
+            return {member: store[body[name_of]]}
         if not rest:
-            return 200, json.dumps({"addons" if kind == "addons" else "accessEntries": list(store)})
+            return {"addons" if kind == "addons" else "accessEntries": list(store)}
         if rest not in store:
-            return NOT_FOUND
-        answer = json.dumps({member: store[rest]})
+            return None
+        read = dict(store[rest])
         store[rest]["status"] = "ACTIVE"
-        return 200, answer
+        return {member: read}
 
     def _placement(self, request: Received) -> Answer:
         query = {key: values[0] for key, values in parse_qs(request.body.decode()).items()}
@@ -207,7 +237,50 @@ def backend(service: str) -> Any:
 @contextmanager
 def eks_endpoint() -> Iterator[tuple[str, Additions]]:
     """URL of moto with additions, and these."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    class Handler(MotoRequestHandler):  # type: ignore[misc]
+        protocol_version = "HTTP/1.1"  # connections are kept
+
+        def log_request(self, *_: Any) -> None:
+            pass
+
     additions = Additions()
-    with pytest.MonkeyPatch.context() as patch, moto_endpoint() as behind, responding_proxy(behind, additions.respond) as url:
+    application = _with(additions, DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # read when moto is asked for the first time
-        yield url, additions
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", additions
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def _with(additions: Additions, moto: Any) -> Any:
+    """The WSGI application that asks the additions first."""
+    from werkzeug.wrappers import Response
+
+    def application(environ: dict[str, Any], start_response: Any) -> Any:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
+        headers: dict[str, str] = {}
+
+        def forward() -> Answer:
+            answer = Response.from_app(moto, environ, buffered=True)
+            headers.update({name: value for name, value in answer.headers.items() if name.lower().startswith("x-amzn")})
+            return answer.status_code, answer.get_data(as_text=True)
+
+        found = re.search(rb"Action=(\w+)", body)
+        path = environ["PATH_INFO"]
+        target = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        operation = found[1].decode() if found else target or path
+        status, text = additions.respond(Received(operation, environ["REQUEST_METHOD"], path, body), forward)
+        return Response(text, status, headers, content_type="text/xml")(environ, start_response)
+
+    return application
