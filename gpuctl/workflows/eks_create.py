@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import create, network
 from gpuctl.eks import state as states
-from gpuctl.eks.create import Design
+from gpuctl.eks.maker import Design
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.objects import Kind, State, expires

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.cli.app import app
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.eks import cluster_file, create, network
-from gpuctl.eks.create import Design
+from gpuctl.eks import cluster_file, create
 from gpuctl.eks.destroy import Choice
+from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_destroy
@@ -39,6 +40,9 @@ tags: {{team: ml-infra}}
 CLUSTER = cluster_file.check(FILE, "test")
 NICS = NodeNetwork([Nic(0, 0, "interface"), Nic(0, 1, "efa-only"), Nic(1, 0, "efa-only")], 100)
 DESIGN = Design(CLUSTER, {"gpu": NICS}, {"gpu": frozenset({"use1-az1", "use1-az6"})}, has_gpus=True)
+
+
+REGION = ("--region", "us-east-1")
 
 
 class Killed(BaseException):
@@ -145,3 +149,77 @@ def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud:
     killed = until_done(lambda: removed(aws))
     assert killed > 20
     assert objects(cloud.additions) == before
+
+
+def test_a_group_without_capacity_is_a_finding_with_its_cause_and_is_made_again(cloud: Cloud) -> None:
+    message = "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have"
+    cloud.additions.failing["gpu"] = {"code": "AsgInstanceLaunchFailures", "message": message, "resourceIds": ["asg-1"]}
+    lines: list[str] = []
+    aws = Aws("us-east-1")
+    findings = {one.check: one for one in create.create(aws, DESIGN, waiter(lines))}
+    assert findings["node-group"].verdict == "FAIL"
+    assert "AWS has no such instances now" in findings["node-group"].hint
+    assert any(line.startswith("waiting for the control plane (usually 8 to 15 min): CREATING") for line in lines)
+
+    cloud.additions.failing.clear()
+    backend("eks").clusters["lab"].nodegroups["gpu"].status = "CREATE_FAILED"
+    again = create.create(aws, DESIGN, waiter(lines))
+    assert {one.check: str(one.verdict) for one in again} == {
+        "addon": "OK",
+        "node-group": "OK",
+        "gpu-resources": "UNKNOWN",
+    }
+    assert any("removing it, to make it again" in line for line in lines)
+    assert objects(cloud.additions)["node group"] == 1
+
+
+def test_deletion_protection_and_volumes_stop_a_removal_before_it_begins(cloud: Cloud) -> None:
+    before = objects(cloud.additions)
+    cloud.additions.protected.add("lab")
+    volume = backend("ec2").create_volume(size="100", zone_name="us-east-1a")
+    backend("ec2").create_tags([volume.id], {"kubernetes.io/cluster/lab": "owned"})
+    result = run(cloud, "destroy", "lab", "--yes")
+    assert result.exit_code == 1
+    assert "deletion protection is on" in result.stdout
+    assert "1 volumes (100 GiB)" in result.stdout
+    assert objects(cloud.additions) == before
+    cloud.additions.protected.clear()
+
+
+def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(cloud: Cloud) -> None:
+    """A node group of somebody else in the cluster, an interface of Lambda in its VPC, and objects elsewhere."""
+    ec2, eks = backend("ec2"), backend("eks")
+    ours = eks.clusters["lab"].nodegroups["gpu"]
+    eks.create_nodegroup("lab", ours.node_role, "theirs", ours.subnets)
+    subnet = ec2.get_subnet(ours.subnets[0])
+    interface = ec2.create_network_interface(subnet, [], description="AWS Lambda VPC ENI-train-1")
+    other = ec2.create_vpc("10.99.0.0/16")
+
+    listed = run(cloud, "destroy", "lab", "--volumes", "keep")
+    assert listed.exit_code == 0, listed.output
+    assert "nothing was removed" in listed.stdout
+    refused = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes")
+    assert isinstance(refused.exception, InvalidInput)
+    assert "gpuctl did not make node group theirs" in refused.exception.wrong
+
+    cut = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes", "--foreign", "lab", "--output", "json")
+    assert cut.exit_code == 1
+    findings = json.loads(cut.stdout)["findings"]
+    assert {(one["check"], one["verdict"]) for one in findings} == {
+        *[("in-use", "FAIL"), ("remains", "FAIL"), ("remains", "WARN")],
+    }
+    assert any("Lambda VPC ENI" in one["message"] for one in findings)
+    assert not [one for one in findings if one["verdict"] == "FAIL" and "costs money" in one["message"]]
+    assert interface.id in ec2.enis
+    assert "cluster" not in objects(cloud.additions)
+
+    del ec2.enis[interface.id]
+    finished = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes")
+    assert finished.exit_code == 0, finished.output
+    assert objects(cloud.additions)["role"] == 0
+    assert other.id in ec2.vpcs
+    assert run(cloud, "destroy", "lab").exception is not None
+
+
+def run(cloud: Cloud, *words: object) -> Result:
+    return CliRunner().invoke(app, ["eks", *map(str, words), *REGION])

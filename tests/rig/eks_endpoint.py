@@ -231,7 +231,8 @@ def backend(service: str) -> Any:
     """moto's own objects of a service."""
     from moto.backends import get_backend
 
-    return get_backend(service)[ACCOUNT]["aws" if service == "iam" else REGION]  # type: ignore[index]
+    backends: Any = get_backend(service)  # type: ignore[call-overload]
+    return backends[ACCOUNT]["aws" if service == "iam" else REGION]
 
 
 @contextmanager
@@ -240,7 +241,7 @@ def eks_endpoint() -> Iterator[tuple[str, Additions]]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
-    class Handler(MotoRequestHandler):  # type: ignore[misc]
+    class Handler(MotoRequestHandler):
         protocol_version = "HTTP/1.1"  # connections are kept
 
         def log_request(self, *_: Any) -> None:
@@ -249,7 +250,6 @@ def eks_endpoint() -> Iterator[tuple[str, Additions]]:
     additions = Additions()
     application = _with(additions, DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # read when moto is asked for the first time
