@@ -6,22 +6,24 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.eks import cluster_file, create
+from gpuctl.eks import cluster_file, create, prediction
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_destroy
-from tests.rig.aws_endpoint import LOGIN
+from tests.rig.aws_endpoint import ERROR, LOGIN
+from tests.rig.eks_answers import planning_answers
 from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
 
 FILE = f"""
@@ -173,6 +175,23 @@ def test_a_group_without_capacity_is_a_finding_with_its_cause_and_is_made_again(
     assert objects(cloud.additions)["node group"] == 1
 
 
+def test_status_names_what_runs_what_does_not_and_what_it_costs(cloud: Cloud) -> None:
+    cloud.additions.answers["/cluster-versions"] = planning_answers(())["/cluster-versions"]
+    document = json.loads(run(cloud, "status", "lab", "--output", "json").stdout)
+    judged = {(one["check"], one["subject"]): one for one in document["findings"]}
+    assert judged["cluster", "lab"]["verdict"] == "OK"
+    assert judged["nodes", "gpu"]["message"] == "0 of 1 desired instances run"
+    assert judged["ttl", "lab"]["numbers"]["hours"] == pytest.approx(8, abs=0.2)
+    assert document["costs"][0]["usd_hour"] == 0.10
+    assert len(document["objects"]) == sum(WHOLE.values())
+
+
+def expire(cluster: str) -> None:
+    """The time to live is over."""
+    role = next(one for one in backend("iam").roles.values() if one.name == f"gpuctl-{cluster}-us-east-1-cluster")
+    backend("iam").tag_role(role.name, [{"Key": "gpuctl:expires", "Value": "2026-01-01T00:00:00Z"}])
+
+
 def test_deletion_protection_and_volumes_stop_a_removal_before_it_begins(cloud: Cloud) -> None:
     before = objects(cloud.additions)
     cloud.additions.protected.add("lab")
@@ -214,12 +233,53 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(cloud
     assert "cluster" not in objects(cloud.additions)
 
     del ec2.enis[interface.id]
-    finished = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes")
+    expire("lab")
+    listed = run(cloud, "reap")
+    assert (listed.exit_code, "1 past their time to live" in listed.stdout) == (0, True), listed.output
+    assert "nothing was removed" in listed.stdout
+    finished = run(cloud, "reap", "--volumes", "keep", "--yes")
     assert finished.exit_code == 0, finished.output
     assert objects(cloud.additions)["role"] == 0
     assert other.id in ec2.vpcs
     assert run(cloud, "destroy", "lab").exception is not None
 
 
-def run(cloud: Cloud, *words: object) -> Result:
-    return CliRunner().invoke(app, ["eks", *map(str, words), *REGION])
+def test_create_plans_asks_makes_and_says_what_is_not_checked(cloud: Cloud, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    small = FILE.replace("name: lab", "name: small").replace("p4d.24xlarge", "g4dn.xlarge").replace("cluster,", "none,")
+    path.write_text(small)
+    called = prediction.actions(cluster_file.check(small, "test"))
+    none_yet = run(cloud, "resume", path, region=False)
+    assert isinstance(none_yet.exception, InvalidInput)
+
+    cloud.additions.answers |= planning_answers(called, denied=["iam:PassRole"])
+    refused = run(cloud, "create", path, "--yes", region=False)
+    assert (refused.exit_code, "nothing was made" in refused.stderr) == (1, True)
+    assert objects(cloud.additions)["role"] == 0
+
+    cloud.additions.answers |= planning_answers(called)
+    unconfirmed = run(cloud, "create", path, region=False)
+    assert isinstance(unconfirmed.exception, InvalidInput)
+    cloud.additions.answers["AllocateAddress"] = (400, ERROR.format(code="AddressLimitExceeded", message="too many"))
+    cut = run(cloud, "create", path, "--yes", region=False)
+    assert isinstance(cut.exception, GpuctlError)
+    assert cut.exception.exit_code == 3
+    assert str(cut.exception) == "cannot make the Elastic IP nat: too many (AddressLimitExceeded)"
+    assert "gpuctl eks resume" in cut.exception.hint
+
+    del cloud.additions.answers["AllocateAddress"]
+    finished = run(cloud, "resume", path, "--yes", region=False)
+    assert finished.exit_code == 1
+    assert "UNKNOWN  gpu-resources" in finished.stdout
+    made = objects(cloud.additions)
+    assert {name: made[name] for name in ("role", "nat", "node group", "addon", "security group")} == {
+        "role": 2,
+        "nat": 1,
+        "node group": 1,
+        "addon": 3,
+        "security group": 0,
+    }
+
+
+def run(cloud: Cloud, *words: object, region: bool = True) -> Result:
+    return CliRunner().invoke(app, ["eks", *map(str, words), *(REGION if region else ())])

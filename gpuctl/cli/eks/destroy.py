@@ -28,6 +28,15 @@ region = click.option(
 )
 
 
+volumes = click.option(
+    "--volumes",
+    type=click.Choice(["delete", "keep", ""]),
+    default="",
+    metavar="delete|keep",
+    help="Volumes of Kubernetes' claims, which outlive the cluster and cost. Needed if there are any.",
+)
+
+
 @dataclass(frozen=True)
 class DestroyRequest:
     """`volumes`: delete, keep, or "" for not chosen. `foreign`: the name again, for what gpuctl did not make."""
@@ -46,13 +55,7 @@ class DestroyRequest:
     click.argument("cluster", metavar="NAME|FILE"),
     region,
     options.aws_profile,
-    click.option(
-        "--volumes",
-        type=click.Choice(["delete", "keep", ""]),
-        default="",
-        metavar="delete|keep",
-        help="Volumes of Kubernetes' claims, which outlive the cluster and cost. Needed if there are any.",
-    ),
+    volumes,
     click.option(
         "--foreign",
         metavar="NAME",

@@ -12,6 +12,8 @@ MEMBERS = {
     "create": "gpuctl.cli.eks.create:create",
     "resume": "gpuctl.cli.eks.create:resume",
     "destroy": "gpuctl.cli.eks.destroy:destroy",
+    "status": "gpuctl.cli.eks.status:status",
+    "reap": "gpuctl.cli.eks.status:reap",
 }
 
 
