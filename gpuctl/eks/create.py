@@ -14,7 +14,7 @@ from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
-from gpuctl.eks.create_network import efa_group, own_network
+from gpuctl.eks.create_network import efa_group, make_vpc
 from gpuctl.eks.create_nodes import node_groups
 from gpuctl.eks.maker import Design, Maker
 from gpuctl.eks.network import Home
@@ -75,7 +75,7 @@ def roles(maker: Maker) -> None:
 def homes(maker: Maker) -> tuple[list[str], list[Home]]:
     """Subnets of the control plane, and those for nodes."""
     if maker.cluster.vpc is not None:
-        own_network(maker)
+        make_vpc(maker)
         chosen = [one.name for one in maker.state.of(Kind.SUBNET) if one.part.startswith(network.PRIVATE)]
     else:
         chosen = list(maker.cluster.subnets)

@@ -20,7 +20,7 @@ from gpuctl.eks.wait import NAT_UP
 ANYWHERE = "0.0.0.0/0"
 
 
-def own_network(maker: Maker) -> None:
+def make_vpc(maker: Maker) -> None:
     """VPC, internet gateway, subnets, NAT gateway and routes; small requests that are repeated do no harm."""
     block = maker.cluster.vpc
     vpc = maker.ec2(Kind.VPC, "vpc", "CreateVpc", "Vpc", "vpc", CidrBlock=str(block)).name

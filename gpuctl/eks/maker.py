@@ -94,11 +94,12 @@ class Maker:
             return made
         raise AssertionError("unreachable")
 
-    def checked(self, found: Object) -> Object:
-        if not found.ours:
+    def checked(self, item: Object) -> Object:
+        """The object, if it is ours; GpuctlError for one that only has its name."""
+        if not item.ours:
             hint = "choose another name for the cluster, or remove it yourself"
-            raise GpuctlError(f"make {found}", "it exists, and does not have gpuctl's tags of this cluster", hint)
-        return found
+            raise GpuctlError(f"make {item}", "it exists, and does not have gpuctl's tags of this cluster", hint)
+        return item
 
     def act(self, doing: str, service: str, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Send a change that can be repeated."""

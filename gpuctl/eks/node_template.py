@@ -61,9 +61,9 @@ class Start:
     max_pods: int | None = None
 
 
-def placement_group(group: NodeGroup, own_name: str) -> str:
+def placement_group(group: NodeGroup, default_name: str) -> str:
     """Name of the placement group, "" for none."""
-    return {"none": "", "cluster": own_name}.get(group.placement, group.placement)
+    return {"none": "", "cluster": default_name}.get(group.placement, group.placement)
 
 
 def max_pods(group: NodeGroup, network: NodeNetwork, has_prefixes: bool) -> int | None:

@@ -10,10 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-CLUSTER, REGION, PART, EXPIRES, CONTENT = (
-    *("gpuctl:cluster", "gpuctl:region", "gpuctl:part"),
-    *("gpuctl:expires", "gpuctl:content"),
-)
+CLUSTER, REGION, PART = "gpuctl:cluster", "gpuctl:region", "gpuctl:part"
+EXPIRES, CONTENT = "gpuctl:expires", "gpuctl:content"
 ROLE_PATH = "/gpuctl/"  # of the first role alone: managed node groups do not take a role with a path
 MOST_ROLE_NAME = 64
 EFA_GROUP = "efa"  # part of the security group

@@ -48,7 +48,7 @@ class Waiter:
     progress: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    every_s: float = EVERY_S
+    every_s: float = field(default_factory=lambda: EVERY_S)
     _printed: set[str] = field(default_factory=set)
 
     def until(self, wait: Wait, poll: Callable[[], tuple[Value | None, str]]) -> Value:

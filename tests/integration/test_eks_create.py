@@ -16,7 +16,7 @@ from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.eks import cluster_file, create, prediction
+from gpuctl.eks import cluster_file, create, prediction, wait
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
@@ -76,6 +76,7 @@ def cloud() -> Iterator[Cloud]:
     with eks_endpoint() as (url, additions), pytest.MonkeyPatch.context() as patch:
         for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
             patch.setenv(name, value)
+        patch.setattr(wait, "EVERY_S", 0.01)
         yield Cloud(url, additions)
 
 

@@ -76,10 +76,8 @@ def test_late_half_made_and_smaller_than_desired() -> None:
 
 def test_cost_is_that_of_what_runs_and_unknown_without_a_price() -> None:
     rows = status.costs(cluster(), [instance(), instance("i-2", 2)], VERSIONS, PRICES, NOW)
-    assert [(one.part, one.usd_hour, spent) for one, spent in rows] == [
-        ("control plane", 0.10, pytest.approx(1.0)),
-        ("2 g4dn.xlarge", 1.0, pytest.approx(3.0)),
-    ]
+    assert [(one.part, one.usd_hour) for one, _ in rows] == [("control plane", 0.10), ("2 g4dn.xlarge", 1.0)]
+    assert [spent for _, spent in rows] == pytest.approx([1.0, 3.0])
     spot = status.costs(cluster(), [instance(InstanceLifecycle="spot")], VERSIONS, PRICES, NOW)
     assert [(one.usd_hour, spent) for one, spent in spot][1] == (None, None)
     unlisted = status.costs(cluster(), [], GpuctlError("list", "denied"), PRICES, NOW)
