@@ -83,7 +83,7 @@ class Aws:
         with self._translated("log in to AWS", ""):
             self._session = Session(profile=profile or None)
             self._session.get_scoped_config()  # raises if the profile or the file is not usable
-            self.region = region or self._session.get_config_variable("region") or ""
+            self.region = region or os.environ.get("AWS_REGION") or self._session.get_config_variable("region") or ""
         if not self.region:
             raise InvalidInput("ask AWS", "no region is set", "set --region, or AWS_REGION, or region in ~/.aws/config")
 

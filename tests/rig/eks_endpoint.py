@@ -8,7 +8,7 @@ of NAT gateways is honoured. moto's own objects are read through its backends, a
 
 from __future__ import annotations
 
-import io
+import http.server
 import json
 import re
 import threading
@@ -238,18 +238,11 @@ def backend(service: str) -> Any:
 @contextmanager
 def eks_endpoint() -> Iterator[tuple[str, Additions]]:
     """URL of moto with additions, and these."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-    from werkzeug.serving import make_server
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    class Handler(MotoRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are kept
-
-        def log_request(self, *_: Any) -> None:
-            pass
-
-    additions = Additions()
-    application = _with(additions, DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
+    additions, moto = Additions(), DomainDispatcherApplication(create_backend_app)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(additions, moto))
+    server.daemon_threads = True  # of connections that clients keep
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # read when moto is asked for the first time
@@ -258,29 +251,51 @@ def eks_endpoint() -> Iterator[tuple[str, Additions]]:
             yield f"http://127.0.0.1:{server.server_port}", additions
         finally:
             server.shutdown()
-            server.server_close()
+            server.socket.close()
             thread.join()
 
 
-def _with(additions: Additions, moto: Any) -> Any:
-    """The WSGI application that asks the additions first."""
-    from werkzeug.wrappers import Response
+def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPRequestHandler]:
+    """A handler that asks the additions first, and keeps connections: moto's own server closes them."""
+    from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-    def application(environ: dict[str, Any], start_response: Any) -> Any:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["wsgi.input"] = io.BytesIO(body)
-        headers: dict[str, str] = {}
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
 
-        def forward() -> Answer:
-            answer = Response.from_app(moto, environ, buffered=True)
-            headers.update({name: value for name, value in answer.headers.items() if name.lower().startswith("x-amzn")})
-            return answer.status_code, answer.get_data(as_text=True)
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path = unquote(self.path.partition("?")[0])
+            headers: dict[str, str] = {}
 
-        found = re.search(rb"Action=(\w+)", body)
-        path = environ["PATH_INFO"]
-        target = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
-        operation = found[1].decode() if found else target or path
-        status, text = additions.respond(Received(operation, environ["REQUEST_METHOD"], path, body), forward)
-        return Response(text, status, headers, content_type="text/xml")(environ, start_response)
+            def forward() -> Answer:
+                builder = EnvironBuilder(
+                    self.path,
+                    f"http://{self.headers['Host']}",
+                    method=self.command,
+                    headers=self.headers.items(),
+                    data=body,
+                )
+                parts, status, answered = run_wsgi_app(moto, builder.get_environ(), buffered=True)
+                kept = {name: value for name, value in answered.items() if name.lower().startswith("x-amzn")}
+                headers.update(kept)
+                return int(status.split()[0]), b"".join(parts).decode()
 
-    return application
+            found = re.search(rb"Action=(\w+)", body)
+            target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+            operation = found[1].decode() if found else target or path
+            status, text = additions.respond(Received(operation, self.command, path, body), forward)
+            plain = text.encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Type": "text/xml", "Content-Length": str(len(plain))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(plain)
+
+        do_POST = do_GET = do_DELETE = _answer  # noqa: N815 - names of the standard library
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler

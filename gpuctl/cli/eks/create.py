@@ -91,10 +91,13 @@ def _make(request: CreateRequest, form: Form, metrics: Path | None, command: str
         click.echo("nothing was made: AWS would refuse it", err=True)
         finish(list(planned.findings))
     options.confirm(f"Make {cluster.name} in {cluster.region}?", request.yes)
+    again = RESUME.format(request.cluster, request.cluster)
     try:
         made = eks_create.make(aws, planned, Waiter(lambda line: click.echo(line, err=True)))
+    except KeyboardInterrupt:
+        click.echo(again, err=True)
+        raise
     except GpuctlError as error:
-        again = RESUME.format(request.cluster, request.cluster)
         error.hint = f"{error.hint}; then {again}" if error.hint else again
         raise
     finish(made)
