@@ -259,7 +259,7 @@ class _Translated:
 
         if isinstance(error, ResponseParserError):
             hint = "a proxy or another server answered: check the proxy and AWS_ENDPOINT_URL"
-            raise Unreachable(self.doing, f"the answer is not from AWS: {page_line(str(error))}", hint) from error
+            raise NoAnswer(self.doing, f"the answer is not from AWS: {page_line(str(error))}", hint) from error
         if isinstance(error, ClientError):
             raise self.refused(error.response) from error
         if isinstance(error, BotoCoreError):

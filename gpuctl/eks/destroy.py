@@ -147,6 +147,7 @@ class Remover:
                 self.act(f"delete the node group {one.name}", "eks", "DeleteNodegroup", parameters)
         if groups:
             self.gone(GROUPS_DOWN, Kind.GROUP)
+            self.waiter.progress(f"deleted {named(map(str, groups))}")
         for one in self.state.of(Kind.FARGATE):
             parameters = {**of_cluster, "fargateProfileName": one.name}
             if one.state != "DELETING":

@@ -154,15 +154,19 @@ def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud:
     assert objects(cloud.additions) == before
 
 
-def test_a_group_without_capacity_is_a_finding_with_its_cause_and_is_made_again(cloud: Cloud) -> None:
+def test_lost_answers_make_nothing_twice_and_a_group_without_capacity_is_made_again(cloud: Cloud) -> None:
     message = "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have"
     cloud.additions.failing["gpu"] = {"code": "AsgInstanceLaunchFailures", "message": message, "resourceIds": ["asg-1"]}
-    lines: list[str] = []
+    cloud.additions.lost |= {"CreateRole", "CreateVpc", "AllocateAddress", "/clusters", "/clusters/lab/node-groups"}
+    before, lines = objects(cloud.additions), list[str]()
     aws = Aws("us-east-1")
     findings = {one.check: one for one in create.create(aws, DESIGN, waiter(lines))}
     assert findings["node-group"].verdict == "FAIL"
     assert "AWS has no such instances now" in findings["node-group"].hint
-    assert any(line.startswith("waiting for the control plane (usually 8 to 15 min): CREATING") for line in lines)
+    assert objects(cloud.additions) - before == WHOLE  # although five answers were lost
+    assert not cloud.additions.lost
+    assert any(line.startswith("waiting for addons (usually 1 to 3 min): vpc-cni CREATING") for line in lines)
+    assert "make the VPC vpc: no answer; looking whether it was done" in lines
 
     cloud.additions.failing.clear()
     backend("eks").clusters["lab"].nodegroups["gpu"].status = "CREATE_FAILED"

@@ -46,7 +46,8 @@ Forward = Callable[[], Answer]  # moto's own answer
 @dataclass
 class Additions:
     """State beside moto's. `answers`: operation or path -> answer. `failing`: node group -> a health issue with which
-    it cannot be made. `protected`: clusters with deletion protection. `received`: operations that changed something."""
+    it cannot be made. `protected`: clusters with deletion protection. `lost`: operations or paths that are carried
+    out once with a bad gateway as the answer."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     failing: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -56,8 +57,13 @@ class Additions:
     placement: dict[str, dict[str, str]] = field(default_factory=dict)
     young: set[str] = field(default_factory=set)
     tokens: dict[str, str] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
 
     def respond(self, request: Received, forward: Forward) -> Answer:
+        if request.operation in self.lost and request.method != "GET":
+            self.lost.discard(request.operation)
+            self.respond(request, forward)
+            return 502, "<html>bad gateway</html>"
         if request.operation in self.answers:
             return self.answers[request.operation]
         inside = IN_CLUSTER.fullmatch(request.path)
