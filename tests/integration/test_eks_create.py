@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from gpuctl.workflows import eks_destroy
 from tests.rig.aws_endpoint import ERROR, LOGIN
 from tests.rig.eks_answers import planning_answers
 from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
+from tests.rig.source_files import ROOT
 
 FILE = f"""
 name: lab
@@ -55,8 +57,14 @@ class KilledAws(Aws):
     """Ends the process after the first change that was not carried out before: its answer is lost."""
 
     done: set[str]
+    actions: set[str]
+
+    def read(self, request: Request, convert: Any) -> list[Any]:
+        self.actions.add(request.operation)
+        return super().read(request, convert)
 
     def act(self, request: Request) -> dict[str, Any]:
+        self.actions.add(request.operation)
         answer = super().act(request)
         key = json.dumps([request.operation, request.parameters], sort_keys=True, default=str)
         if key not in self.done:
@@ -143,7 +151,7 @@ WHOLE = {**dict.fromkeys(ONE, 1), "subnet": 6, "routes": 2, "role": 2, "addon": 
 def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud: Cloud) -> None:
     before = objects(cloud.additions)
     aws = KilledAws("us-east-1")
-    aws.done = set()
+    aws.done, aws.actions = set(), set()
     killed = until_done(lambda: create.create(aws, DESIGN, waiter()))
     assert killed > 35
     assert objects(cloud.additions) - before == WHOLE
@@ -152,6 +160,9 @@ def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud:
     killed = until_done(lambda: removed(aws))
     assert killed > 20
     assert objects(cloud.additions) == before
+    permissions = (ROOT / "docs/eks.md").read_text().partition("## Permissions")[2]
+    assert {one for one in aws.actions if not re.search(rf"\b{one}\b", permissions)} == set()
+    assert len(aws.actions) > 60
 
 
 def test_lost_answers_make_nothing_twice_and_a_group_without_capacity_is_made_again(cloud: Cloud) -> None:
