@@ -36,12 +36,14 @@ ROLE = re.compile(r":assumed-role/([^/]+)/")
 
 @dataclass(frozen=True)
 class EksPlan:
-    """Findings on a cluster, and its cost by part."""
+    """Findings on a cluster, its cost by part, and what AWS answered on its types."""
 
     cluster: EksCluster
     findings: Sequence[Finding]
     costs: Sequence[Cost]
     prices: Prices
+    facts: Facts
+    nodes: Mapping[str, node_type.NodeType | GpuctlError]
 
 
 def connect(region: str, aws_profile: str) -> Aws:
@@ -58,7 +60,7 @@ def plan(aws: Aws, cluster: EksCluster) -> EksPlan:
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
         findings += network(cluster, facts, listing, nodes, around)
-    return EksPlan(cluster, findings, parts, prices)
+    return EksPlan(cluster, findings, parts, prices, facts, nodes)
 
 
 def read_prices() -> Prices:

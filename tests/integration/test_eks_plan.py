@@ -17,27 +17,20 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
-from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
-from tests.rig.aws_endpoint import (
-    LOGIN,
-    Answer,
-    added_answers_proxy,
-    client,
-    make_public,
-    moto_endpoint,
-    vpc_with_subnets,
-)
+from tests.rig.aws_endpoint import LOGIN, added_answers_proxy, client, make_public, moto_endpoint, vpc_with_subnets
+from tests.rig.eks_answers import planning_answers
 
-NO_RESERVATIONS = (
-    '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
-    "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
-)
 CALLED = (
-    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"),
-    *("iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"),
+    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
+    *(
+        "iam:TagRole",
+        "iam:AttachRolePolicy",
+        "iam:PassRole",
+        "ec2:CreateLaunchTemplate",
+        "ec2:RunInstances",
+        "ec2:CreateTags",
+    ),
 )
-QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
-VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
 
 
 @dataclass(frozen=True)
@@ -59,27 +52,6 @@ def cloud() -> Iterator[Cloud]:
         yield Cloud(url, tuple(subnets))
 
 
-def answers(quotas: dict[str, float], denied: tuple[str, ...] = ()) -> dict[str, Answer]:
-    """Answers of AWS that moto lacks."""
-    results = "".join(
-        f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
-        f"{'explicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
-        for name in CALLED
-    )
-    simulated = (
-        '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
-        f"<SimulatePrincipalPolicyResult><EvaluationResults>{results}</EvaluationResults><IsTruncated>false"
-        "</IsTruncated></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
-    )
-    listed = [{"QuotaName": name, "Value": value} for name, value in quotas.items()]
-    return {
-        "ListServiceQuotas": (200, json.dumps({"Quotas": listed})),
-        "DescribeCapacityReservations": (200, NO_RESERVATIONS),
-        "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
-        "SimulatePrincipalPolicy": (200, simulated),
-    }
-
-
 def file(folder: Path, cloud: Cloud, most: int = 4, more: str = "") -> Path:
     path = folder / "lab.yaml"
     path.write_text(
@@ -95,7 +67,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def planned(cloud: Cloud, path: Path, denied: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
-    with added_answers_proxy(cloud.url, answers(QUOTAS, denied)) as url:
+    with added_answers_proxy(cloud.url, planning_answers(CALLED, denied=denied)) as url:
         result = run(url, "plan", path, "--output", "json")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     document: dict[str, Any] = json.loads(result.stdout)
