@@ -53,7 +53,7 @@ class NodeNetwork:
 
 @dataclass(frozen=True)
 class Start:
-    """How the nodes of a group start. `placement`: name of a placement group, "" for none. `max_pods`: None for the
+    """Start of the nodes of a group. `placement`: name of a placement group, "" for none. `max_pods`: None for the
     type's default."""
 
     security_groups: Sequence[str]
