@@ -37,7 +37,7 @@ def addresses(
         if isinstance(made, GpuctlError) or isinstance(kind, GpuctlError):
             return [unknown("addresses", group.name, f"the interfaces of {group.instance_type} are not known")]
         homes = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
-        batches.append(_batch(group, made, _near(group, homes, facts), listing.subnets, cni))
+        batches.append(_batch(group, made, _near(group, homes, facts, _has_efa(group, made)), listing.subnets, cni))
         if group.max_pods and group.max_pods > batches[-1].demand.most_pods:
             message = f"max_pods is {group.max_pods}, and {batches[-1].demand.most_pods} pods can have an address"
             findings.append(warn("addresses", group.name, message, "lower it, or set ENABLE_PREFIX_DELEGATION=true"))
@@ -48,12 +48,16 @@ def addresses(
     return [*findings, *_shortage(cluster, listing.subnets, batches)]
 
 
-def _near(group: NodeGroup, homes: Sequence[Subnet], facts: Facts) -> list[Subnet]:
-    """Subnets in which a group can have nodes: those of its reservation's zone, or of one zone in a cluster group."""
+def _has_efa(group: NodeGroup, made: node_type.NodeType) -> bool:
+    return any(one.kind != node_type.PLAIN for one in node_type.interfaces(made, node_type.Layout(group.layout)))
+
+
+def _near(group: NodeGroup, homes: Sequence[Subnet], facts: Facts, has_efa: bool) -> list[Subnet]:
+    """Subnets in which a group has nodes: those of its reservation's zone; of one zone with EFA or a cluster group."""
     reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
     if reserved is not None:
         return [one for one in homes if one.zone_id == reserved.zone_id]
-    if group.placement != "cluster":
+    if group.placement != "cluster" and not has_efa:
         return list(homes)
     free: dict[str, int] = {}
     for one in homes:
