@@ -35,7 +35,11 @@ KEPT: Mapping[str, frozenset[str]] = {
     "NetworkInterfacePrivateIpAddress": frozenset(["PrivateIpAddress"]),
     "NetworkInterfaceAttachment": frozenset(["InstanceId", "DeviceIndex", "NetworkCardIndex", "InstanceOwnerId"]),
 }
-IAM_PREFIXES = {"service-quotas": "servicequotas"}
+IAM_PREFIXES = {
+    "service-quotas": "servicequotas",
+    "elb": "elasticloadbalancing",
+    "elbv2": "elasticloadbalancing",
+}
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 

@@ -29,7 +29,7 @@ from gpuctl.eks.objects import (
     role_name,
     tag_list,
 )
-from gpuctl.eks.wait import ADDONS_UP, CLUSTER_UP, Waiter
+from gpuctl.eks.wait import ADDONS_UP, CLUSTER_UP, LISTED, Waiter
 
 POLICIES = {
     "cluster": ("AmazonEKSClusterPolicy",),
@@ -80,7 +80,12 @@ def homes(maker: Maker) -> tuple[list[str], list[Home]]:
     else:
         chosen = list(maker.cluster.subnets)
     request = Request("read the subnets", "ec2", "DescribeSubnets", "Subnets", {"SubnetIds": chosen})
-    rows = maker.aws.read(request, lambda answer: answer)
+
+    def poll() -> tuple[list[Any] | None, str]:
+        listed = states.described(maker.aws, {"subnets": request})["subnets"]
+        return (listed, "") if len(listed) == len(chosen) else (None, f"{len(listed)} of {len(chosen)} are listed")
+
+    rows = maker.waiter.until(LISTED, poll)
     free = [Home(one["SubnetId"], one["AvailabilityZoneId"], int(one["AvailableIpAddressCount"])) for one in rows]
     maker.vpc = str(rows[0]["VpcId"])
     return chosen, free

@@ -8,6 +8,7 @@ from typing import Any
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.aws import Request, code_of
 from gpuctl.eks import network
+from gpuctl.eks import state as states
 from gpuctl.eks.maker import Maker
 from gpuctl.eks.network import Place
 from gpuctl.eks.objects import (
@@ -72,7 +73,10 @@ def nat(maker: Maker) -> str:
     def poll() -> tuple[str | None, str]:
         parameters = {"NatGatewayIds": [made.name]}
         request = Request("read the NAT gateway", "ec2", "DescribeNatGateways", "NatGateways", parameters)
-        row = maker.aws.read(request, lambda answer: answer)[0]
+        rows = states.described(maker.aws, {"nat": request})["nat"]
+        if not rows:
+            return None, "not listed yet"
+        row = rows[0]
         if row["State"] == "failed":
             wrong = f"{row.get('FailureMessage') or 'AWS names no reason'} ({row.get('FailureCode') or 'no code'})"
             hint = "remove the cause, run `gpuctl eks destroy`, and make it again"

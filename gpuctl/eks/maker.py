@@ -24,6 +24,8 @@ from gpuctl.eks.objects import (
 from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Waiter
 
 ATTEMPTS = 4  # of a change without an answer: the state is read before each
+# What AWS answers to a request that an attempt without an answer has carried out.
+DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Maker:
                 return self.checked(found)
             send = request()
             try:
-                answer = self.aws.act(send)
+                answer = self.sent(send)
             except NoAnswer:
                 if attempt == ATTEMPTS:
                     raise
@@ -105,9 +107,24 @@ class Maker:
         """Send a change that can be repeated."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return self.aws.act(Request(doing, service, operation, "", parameters))
+                return self.sent(Request(doing, service, operation, "", parameters))
             except NoAnswer:
                 if attempt == ATTEMPTS:
+                    raise
+                self.waiter.sleep(self.waiter.every_s)
+            except GpuctlError as error:
+                if attempt == 1 or code_of(error) not in DONE_BEFORE:
+                    raise
+                return {}  # by the attempt without an answer
+        raise AssertionError("unreachable")
+
+    def sent(self, request: Request) -> dict[str, Any]:
+        """AWS's answer; repeated while AWS does not know an object yet that it has just made."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self.aws.act(request)
+            except GpuctlError as error:
+                if attempt == ATTEMPTS or not states.is_absent(error):
                     raise
                 self.waiter.sleep(self.waiter.every_s)
         raise AssertionError("unreachable")

@@ -53,7 +53,7 @@ class NodeNetwork:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Options with which nodes of a group start. `placement`: name of a placement group, "" for none. `max_pods`: None for the
+    """Options with which nodes start. `placement`: name of a placement group, "" for none. `max_pods`: None for the
     type's default."""
 
     security_groups: Sequence[str]

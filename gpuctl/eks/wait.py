@@ -36,6 +36,7 @@ GROUPS_UP = Wait("nodes of the groups", "2 to 10 min, longer for large types", 6
 GROUPS_DOWN = Wait("the end of the node groups", "3 to 15 min, longer for large types", 60 * 60)
 ADDONS_UP = Wait("addons", "1 to 3 min", 20 * 60)
 ROLE_KNOWN = Wait("IAM to make the new role known", "10 s", 120)
+LISTED = Wait("AWS to list the subnets", "10 s", 60)
 FREED = Wait("interfaces to let go", "1 to 5 min", 15 * 60)
 BALANCERS_DOWN = Wait("the end of load balancers", "1 min", 10 * 60)
 FARGATE_DOWN = Wait("the end of a Fargate profile", "1 to 5 min", 20 * 60)

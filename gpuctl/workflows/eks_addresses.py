@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because, warn
-from gpuctl.eks.facts import Facts, Type
+from gpuctl.eks import network
+from gpuctl.eks.facts import Facts
 from gpuctl.eks.model import EksCluster, NodeGroup
+from gpuctl.eks.network import Home
 from gpuctl.subnets import demand, forecast, node_type
 from gpuctl.subnets.model import Listing, Subnet
 
+Node = node_type.NodeType | GpuctlError
 PODS = 10  # on a node with an address of their own, where the file has no max_pods
 CONTROL_PLANE_FREE = 6  # addresses that EKS needs in each subnet of a cluster
 
@@ -36,7 +39,7 @@ def addresses(
         made, kind = nodes[group.instance_type], facts.types[group.instance_type]
         if isinstance(made, GpuctlError) or isinstance(kind, GpuctlError):
             return [unknown("addresses", group.name, f"the interfaces of {group.instance_type} are not known")]
-        batches.append(_batch(group, made, homes(cluster, group, kind, facts, listing), listing.subnets, cni))
+        batches.append(_batch(group, made, homes(cluster, group, made, facts, listing), listing.subnets, cni))
         if group.max_pods and group.max_pods > batches[-1].demand.most_pods:
             message = f"max_pods is {group.max_pods}, and {batches[-1].demand.most_pods} pods can have an address"
             findings.append(warn("addresses", group.name, message, "lower it, or set ENABLE_PREFIX_DELEGATION=true"))
@@ -47,18 +50,20 @@ def addresses(
     return [*findings, *_shortage(cluster, listing.subnets, batches)]
 
 
-def homes(cluster: EksCluster, group: NodeGroup, kind: Type, facts: Facts, listing: Listing) -> list[Subnet]:
-    """Subnets in which a group can have nodes: those of its reservation's zone, or of one zone in a cluster group."""
-    offered = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
-    reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
+def homes(cluster: EksCluster, group: NodeGroup, node: Node, facts: Facts, listing: Listing) -> list[Subnet]:
+    """Subnets in which nodes of a group are made. `node`: its interfaces, if they are known."""
+    kind, reservations = facts.types[group.instance_type], facts.reservations
+    reserved = None if isinstance(reservations, GpuctlError) else reservations.get(group.reservation)
+    zones = set() if isinstance(kind, GpuctlError) else set(kind.zones)
     if reserved is not None:
-        return [one for one in offered if one.zone_id == reserved.zone_id]
-    if group.placement != "cluster":
-        return offered
-    free: dict[str, int] = {}
-    for one in offered:
-        free[one.zone_id] = free.get(one.zone_id, 0) + min(one.aws_free)
-    return [one for one in offered if one.zone_id == max(free, key=lambda zone: free[zone])]
+        zones &= {reserved.zone_id}
+    has_efa = not isinstance(node, GpuctlError) and any(
+        one.kind != node_type.PLAIN for one in node_type.interfaces(node, node_type.Layout(group.layout))
+    )
+    given = [one for one in listing.subnets if one.name in cluster.subnets]
+    places = [Home(one.name, one.zone_id, min(one.aws_free)) for one in given]
+    chosen = {one.name for one in network.homes(group, has_efa, zones, places)}
+    return [one for one in given if one.name in chosen]
 
 
 def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[forecast.Batch]) -> list[Finding]:

@@ -45,8 +45,7 @@ def network(
     for vpc in sorted({subnet.vpc for subnet in chosen}):
         found += diagnose.dns(vpc, around.vpcs[vpc])
     for group in cluster.node_groups:
-        kind = facts.types[group.instance_type]
-        places = () if isinstance(kind, GpuctlError) else homes(cluster, group, kind, facts, listing)
+        places = homes(cluster, group, nodes[group.instance_type], facts, listing)
         found += _public_addresses(group, planned[group.name], [one for one in places if _needs_public(one, around)])
     wrong = [replace(finding, check=CHECK) for finding in found if finding.verdict is not Verdict.OK]
     return wrong or [ok(CHECK, cluster.name, "nodes of all groups reach the control plane and AWS's services")]
