@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from collections.abc import Collection
 
 from ..download import download
 from ..facts import openpgp
@@ -82,8 +83,9 @@ def unpack(archive: str, folder: str) -> None:
             members = tar.getmembers()
             if len(members) > MOST_MEMBERS or sum(member.size for member in members) > MOST_BYTES:
                 raise BadArchive("it is larger than any installer of EFA")
+            links = {os.path.normpath(member.name) for member in members if member.issym()}
             for member in members:
-                _check_member(member)
+                _check_member(member, links)
                 member.uid = member.gid = os.geteuid()
                 member.uname = member.gname = ""
                 member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
@@ -93,8 +95,11 @@ def unpack(archive: str, folder: str) -> None:
         raise BadArchive(f"it cannot be unpacked: {error}") from error
 
 
-def _check_member(member: tarfile.TarInfo) -> None:
+def _check_member(member: tarfile.TarInfo, links: Collection[str]) -> None:
+    """Refuse a member outside of TOP, or below a link, whose real place its name does not show."""
     name = os.path.normpath(member.name)
+    if any(name.startswith(f"{link}/") for link in links):
+        raise BadArchive(f"it has {member.name!r}, below a link")
     if name != TOP and not name.startswith(f"{TOP}/"):
         raise BadArchive(f"it has {member.name!r}, outside of {TOP}")
     if member.issym():
