@@ -74,6 +74,8 @@ def efa(case: Case) -> Planned:
     devices = plural(len(facts.efa_devices or ()), "EFA device")
     why = f"{kind}, for {devices}; the installed version is that of {row.record}"
     changes = bool(not is_there or facts.efa_wrong)
+    if not facts.efa_installed:
+        why += "; its uninstaller, for rollback, takes rdma-core along, also the distribution's"
     return replace(component, installed=installed, why=why, changes=changes), findings
 
 

@@ -23,4 +23,7 @@ def download(host: Host, address: str, target: str, limit_s: float = LIMIT_S) ->
         return ""
     options = ("-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2")
     done = host.run(HELPER, *options, "download-file", address, target, limit=limit_s)
-    return "" if done.ok and os.path.exists(target) else f"{address}: {done.last_line}"
+    if done.ok and os.path.exists(target):
+        return ""
+    reason = re.search(r"^Err:\d+ .*\n\s+(.+)$|^E: (Failed to fetch .+)$", f"{done.out}\n{done.err}", re.MULTILINE)
+    return f"{address}: {(reason[1] or reason[2]) if reason else done.last_line}"
