@@ -48,9 +48,15 @@ def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
     if driver == NONE and values.get("flavour", "auto") != "auto":
         at.inside("flavour").refuse(node, "is set although the driver is none", "leave it out")
         return None
+    lonely = [] if "efa" in values else [name for name in OF_EFA if name in values]
+    for name in lonely:
+        at.inside(name).refuse(node, "is set although efa is not", "set efa: 1.48.0, or leave it out")
+    if lonely:
+        return None
     return StackRequest(**{**values, "driver": None if driver == NONE else driver})
 
 
+OF_EFA = ("efa_kind", "efa_key", "efa_source")
 _VERSION = r"\d+\.\d+\.\d+"
 FIELDS = Section(
     {
