@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import (
     busy,
     gather,
@@ -122,7 +123,7 @@ def stack_node(root: Path) -> Path:
     put(root, "/etc/apt/sources.list.d/cuda.list", "deb [signed-by=/usr/share/keyrings/cuda.gpg] http://m/cuda /\n")
     put(root, "/usr/share/keyrings/cuda.gpg", "key")
     put(root, "/var/lib/apt/lists/m_InRelease", "")
-    put(root, stack.EFA, "# EFA installer version: 1.48.0\n")
+    put(root, RECORD, "# EFA installer version: 1.48.0\n")
     (root / "tmp").mkdir(exist_ok=True)
     program(root, "mokutil", "echo is already enrolled")
     program(root, "modinfo", 'case $4 in version) echo 570.86.15;; license) echo "Dual MIT/GPL";; esac')

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     report_options,
 )
 def bootstrap(request: ApplyRequest, diff: bool, yes: bool, form: Form, metrics: Path | None) -> None:
-    """Install the driver, fabric services, container toolkit and DCGM that `gpuctl gpu-node plan` decides.
+    """Install the driver, fabric services, container toolkit, DCGM and EFA that `gpuctl gpu-node plan` decides.
 
     The plan is shown first. A host that it refuses stays as it is. An installation that was interrupted earlier is
     completed. `gpuctl rollback --only gpu_stack` restores packages, holds, pins and files. Exit code 1 if a host is
@@ -59,9 +59,4 @@ def _show_plan(prepared: Prepared) -> None:
         click.echo(f"{host}: dpkg had been interrupted, and has completed {output.names(packages) or 'nothing'}")
     fleet = prepared.fleet
     show(fleet, [*unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)])
-    by_hand = [
-        made.host for made in fleet.plans if any(part.name == "efa" and part.changes for part in made.components)
-    ]
-    if by_hand:
-        click.echo(f"run the EFA installer by hand, as this command does not: {output.names(by_hand)}")
     click.echo()

@@ -667,6 +667,8 @@ class Stack(TypedDict):
     offers: dict[str, list[str]] | None
     lists_age_days: Count | None
     efa_installed: str | None
+    efa_kind: str | None
+    efa_wrong: list[str] | None
     unread: Reasons
 
 
