@@ -1,0 +1,218 @@
+"""Bring a living fleet to its stack batch by batch: drain, change, reboot, verify, and take back our own drains.
+
+What a host has been through is read from the host, from the reasons of drains in Slurm and Kubernetes, and from the
+host's packages, never from an earlier run's memory: after an interruption the same command goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, Verdict, exit_code, worst_first
+from gpuctl.gpu_node import desired, rollout
+from gpuctl.gpu_node.facts import host_gpu_facts
+from gpuctl.gpu_node.model import HostGpuFacts
+from gpuctl.gpu_node.rollout import Outcome, RolloutRequest
+from gpuctl.hosts import judge
+from gpuctl.hosts.flow import batches, too_many
+from gpuctl.hosts.model import HostResult
+from gpuctl.workflows import host_reboot
+from gpuctl.workflows.gpu_node_apply import ApplyRequest, Prepared, prepared, repair
+from gpuctl.workflows.gpu_node_plan import OnResult, Survey, survey_again
+from gpuctl.workflows.gpu_node_verify import verify_surveyed
+from gpuctl.workflows.recorded_act import Entry, recorded
+
+SETTLE_S, POLL_S = 120.0, 5.0  # after a boot, fabric and services need a moment until they verify
+Failures = dict[str, str]  # host -> why it failed
+OnStep = Callable[[str], None]
+
+
+class Rollout:
+    """One roll-out. `on_step` receives a line about each step, for people."""
+
+    def __init__(
+        self, request: ApplyRequest, steps: RolloutRequest, today: date, on_result: OnResult, on_step: OnStep
+    ) -> None:
+        self.request, self.steps, self.today = request, steps, today
+        self._on_result, self._on_step = on_result, on_step
+        self.outcomes: dict[str, Outcome] = {}
+        self.surveyed: Survey | None = None
+        self._batch: Prepared | None = None
+        self._entry: Entry | None = None
+        self.run = ""
+
+    # ---- before anything is changed ------------------------------------------------------------------------------
+
+    def plan(self, fleet: Prepared) -> list[Sequence[str]]:
+        """Batches of the hosts that take part; all others have their outcome afterwards."""
+        self.surveyed = fleet.surveyed
+        due = []
+        for made in fleet.fleet.plans:
+            role = rollout.participation(
+                made, self._facts(fleet.surveyed, made.host), drained=False, drains=False, reboots=self.steps.reboot
+            )
+            if role == "due":
+                due.append(made.host)
+                continue
+            text = desired.reason(made.findings) if role == "refused" else ""
+            self.outcomes[made.host] = Outcome(made.host, role, text=text, findings=made.findings)
+        for host, why in fleet.fleet.unasked.items():
+            self.outcomes[host] = Outcome(host, "not reached", text=why)
+        return list(batches(due, self.steps.size))
+
+    def _facts(self, surveyed: Survey, host: str) -> HostGpuFacts:
+        return host_gpu_facts(surveyed.fleet.hosts[host].stack)
+
+    # ---- batch by batch ------------------------------------------------------------------------------------------
+
+    def carry_out(self, planned: Sequence[Sequence[str]], command: Sequence[str]) -> list[Outcome]:
+        """Carry out the batches, with a record around them; outcomes in the order of the inventory."""
+        hosts = [host for batch in planned for host in batch]
+        for number, batch in enumerate(planned, 1):
+            self.outcomes |= {host: Outcome(host, "not started", batch=number) for host in batch}
+        if hosts:
+            with recorded(command, {host: {"batch": self.outcomes[host].batch} for host in hosts}) as entry:
+                self._entry, self.run = entry, entry.name
+                self._all(planned)
+                entry.exit_code = self.exit_code
+        return self.results
+
+    @property
+    def results(self) -> list[Outcome]:
+        names = [host.name for host in self.surveyed.targets] if self.surveyed else []
+        return [self.outcomes[name] for name in names]
+
+    @property
+    def exit_code(self) -> int:
+        return max((outcome.exit_code for outcome in self.outcomes.values()), default=0)
+
+    def _all(self, planned: Sequence[Sequence[str]]) -> None:
+        stopped = ""
+        for number, batch in enumerate(planned, 1):
+            if stopped:
+                for host in batch:
+                    self._note(host, text=stopped)
+                continue
+            self._one(f"batch {number} of {len(planned)}", batch)
+            failed = [host for host in batch if self.outcomes[host].state == "failed"]
+            if too_many(len(failed), len(batch), self.steps.max_fail or "0%"):
+                share = f"{len(failed)} of {len(batch)} hosts of batch {number} failed ({named(failed)})"
+                stopped = f"{share}, more than {self.steps.max_fail or '0%'}"
+
+    def _one(self, title: str, batch: Sequence[str]) -> None:
+        for host in batch:
+            self._note(host, state="unfinished")
+        steps: Mapping[str, Callable[[Sequence[str]], Failures]] = {
+            "plan": self._plan,
+            "install": self._install,
+            "reboot": self._reboot,
+            "verify": self._verify,
+        }
+        active = list(batch)
+        for step, act in steps.items():
+            if not active:
+                return
+            self._on_step(f"{title}: {step} {named(active)}")
+            failures = act(active)
+            for host, why in failures.items():
+                self._note(host, state="failed", step=step, text=why)
+                self._on_step(f"{title}: {host} failed: {step}: {why}")
+            active = [host for host in active if self.outcomes[host].state == "unfinished"]
+        for host in active:
+            self._note(host, state="done")
+
+    def _note(self, host: str, **values: object) -> None:
+        """Keep what is known of a host, in memory and in the record of the run."""
+        self.outcomes[host] = replace(self.outcomes[host], **values)  # type: ignore[arg-type]
+        if self._entry is not None:
+            self._entry.update(host, **self.outcomes[host].as_dict())
+
+    def _again(self, active: Sequence[str]) -> Survey:
+        if self.surveyed is None:
+            raise InvalidInput("change hosts", "they were not planned")
+        return survey_again(self.surveyed, active, self.request.questions, self.today, self._on_result)
+
+    def _plan(self, active: Sequence[str]) -> Failures:
+        """Plan hosts again as they are now, after an interrupted dpkg has completed its work."""
+        surveyed = self._again(active)
+        if repair(surveyed, self.request, self._on_result):
+            surveyed = self._again(active)
+        self._batch = prepared(surveyed, self.request, self.today)
+        refused = {made.host: desired.reason(made.findings) for made in self._batch.fleet.plans if made.refused}
+        return {**self._batch.fleet.unasked, **refused}
+
+    def _install(self, active: Sequence[str]) -> Failures:
+        """Change the packages, files and services of hosts that differ."""
+        if self._batch is None:
+            return {}
+        due = [host for host in self._batch.due if host in active]
+        run = self._batch.run
+        if not due:
+            return {}
+        results = replace(run, hosts=[host for host in run.hosts if host.name in due]).run(_Silent())
+        for result in results:
+            self._note(result.host, changed=result.changed)
+        return {result.host: _why(result) for result in results if judge.exit_code([result])}
+
+    def _reboot(self, active: Sequence[str]) -> Failures:
+        """Reboot hosts whose running module is not the installed one, and no others."""
+        surveyed = self._again(active)
+        plans = {made.host: made for made in prepared(surveyed, self.request, self.today).fleet.plans}
+        choices = {host: rollout.needs_reboot(made, self._facts(surveyed, host)) for host, made in plans.items()}
+        failures = dict(surveyed.fleet.unasked)
+        failures |= {host: f"unknown: {choice.why}" for host, choice in choices.items() if choice.value is None}
+        due = {host: choice.why for host, choice in choices.items() if choice.value == "yes"}
+        if not self.steps.reboot:
+            for host, why in due.items():
+                self._note(host, state="waits for a reboot", text=why)
+            return failures
+        hosts = [host for host in surveyed.targets if host.name in due]
+        reason = f"{rollout.MARK} ({self.run})"
+        ends = host_reboot.reboot(hosts, reason, forks=self.request.forks, limit_s=self.steps.reboot_limit)
+        for host, why in ends.items():
+            self._note(host, rebooted=not why)
+        return {**failures, **{host: why for host, why in ends.items() if why}}
+
+    def _verify(self, active: Sequence[str]) -> Failures:
+        """Judge hosts by their own tools, and those that have just booted until their services are up."""
+        end = time.monotonic() + SETTLE_S
+        left, failures = list(active), Failures()
+        while left:
+            verified = verify_surveyed(self._again(left), self.request.questions, self.today, self._on_result)
+            for host in left:
+                findings = list(verified.findings.get(host, ()))
+                self._note(host, findings=tuple(findings))
+                failures[host] = _problems(findings)
+            late = time.monotonic() > end
+            left = [] if late else [host for host in left if failures[host] and self.outcomes[host].rebooted]
+            time.sleep(POLL_S if left else 0)
+        return {host: why for host, why in failures.items() if why}
+
+
+def _problems(findings: Sequence[Finding]) -> str:
+    """What keeps a host from taking jobs; "" if it may."""
+    if findings and not exit_code(findings):
+        return ""
+    rows = [row for row in worst_first(findings) if row.verdict in {Verdict.FAIL, Verdict.UNKNOWN}]
+    return "; ".join(f"{row.check}: {row.message}" for row in rows) or "it was not verified"
+
+
+def _why(result: HostResult) -> str:
+    """Why a change of a host failed."""
+    rows = [row.message for row in judge.findings(result) if row.verdict in {Verdict.FAIL, Verdict.UNKNOWN}]
+    return result.wrong or "; ".join(rows) or "it failed without a reason"
+
+
+class _Silent:
+    """Progress of a batch's changes, whose outcome is reported as a whole."""
+
+    def on_result(self, result: HostResult) -> None:
+        """See `Listener`."""
+
+    def on_change(self, hosts: object) -> None:
+        """See `Listener`."""

@@ -1,0 +1,142 @@
+"""A fleet of T4 hosts as values, for roll-outs: it answers the engine's requests as hosts do, and records them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.gpu_node import site
+from gpuctl.gpu_node.knowledge import knowledge
+from gpuctl.gpu_node.model import HostGpuFacts, StackRequest
+from gpuctl.gpu_node.version import driver_version
+from gpuctl.hosts import flow
+from gpuctl.hosts.model import HostResult, Target
+from gpuctl.workflows import gpu_node_apply, gpu_node_plan, gpu_node_rollout, gpu_node_verify, host_reboot
+from tests.rig.gpu_stack_machines import MACHINES, offered
+
+OLD, NEW = "580.105.08", "580.178.04"
+REQUEST = StackRequest(driver_version(NEW))
+NAMES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
+RESOLVED = "".join(f"Inst {name} [{OLD}-1] ({NEW}-1 NVIDIA:cuda [amd64])\n" for name in NAMES)
+RESOLVED += "3 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n"
+
+
+@dataclass
+class FleetHost:
+    """One host. `packages`, `running`: driver versions. `misses`: GPUs that nvidia-smi lacks after a change.
+
+    `loads`: an install loads the new module at once, as on a host whose module nobody had loaded.
+    """
+
+    packages: str = OLD
+    running: str = OLD
+    busy: tuple[str, ...] = ()
+    interrupted: tuple[str, ...] = ()
+    reached: bool = True
+    misses: bool = False
+    fails: str = ""
+    loads: bool = False
+    boots: int = 1
+    returns: bool = True
+    acts: list[str] = field(default_factory=list)
+
+    def facts(self) -> HostGpuFacts:
+        return replace(
+            MACHINES["T4"],
+            offers=offered(REQUEST, knowledge()),
+            packages=dict.fromkeys(NAMES, f"{self.packages}-1"),
+            running_module=self.running,
+            running_open=True,
+            installed_module=self.packages,
+            installed_open=True,
+            smi_gpus=1,
+            busy=self.busy,
+            interrupted=self.interrupted,
+        )
+
+    def tools(self) -> dict[str, Any]:
+        gpus = [] if self.misses and self.running == NEW else self.facts().gpus or ()
+        rows = [{"address": gpu.address, "ecc": None, "ecc_pending": None} for gpu in gpus]
+        return {"gpu": {"driver": self.running, "gpus": rows, "unread": {}}, "rdma": {"efa": None, "unread": {}}}
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request of the engine."""
+        if request["action"] == "repair":
+            self.acts.append("repair")
+            packages, self.interrupted = list(self.interrupted), ()
+            return {"repaired": packages}
+        if request["action"] == "act":
+            return {"act": self._act(request)}
+        subjects = request["subjects"]
+        if subjects == "transaction":
+            return {"facts": {"transaction": {"manager": "apt", "output": RESOLVED, "unread": {}}}}
+        return {
+            "facts": {"stack": json.loads(json.dumps(asdict(self.facts())))} if subjects == "stack" else self.tools()
+        }
+
+    def _act(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert request["act"] == "reboot"
+        if request["check"]:
+            return {"state": "due", "boot_id": f"boot-{self.boots}", "up": True, "reason": ""}
+        if self.busy:
+            return {"state": "busy", "boot_id": f"boot-{self.boots}", "up": True, "reason": self.busy[0]}
+        assert request["boot_id"] == f"boot-{self.boots}"
+        self.acts.append("reboot")
+        if self.returns:
+            self.boots, self.running = self.boots + 1, self.packages
+        else:
+            self.reached = False
+        return {"state": "done", "boot_id": "", "up": True, "reason": ""}
+
+    def install(self) -> HostResult:
+        self.acts.append("install")
+        state = "failed" if self.fails else "ok"
+        if not self.fails:
+            self.packages = NEW
+            self.running = NEW if self.loads else self.running
+        row = {"now": OLD, "boot": OLD, "desired": NEW, "reason": self.fails, "conflicts": [], "reboot": False}
+        knob = {"knob": "gpu_stack.driver", "state": state, "changed": not self.fails, **row}
+        return HostResult("", {"knobs": [knob]})
+
+
+class LivingFleet:
+    """The hosts of an inventory; `log`: what was done to which of them, in order."""
+
+    def __init__(self, **hosts: FleetHost) -> None:
+        self.hosts = hosts
+
+    def visit(self, targets: Sequence[Target], request_of: Any, **_: Any) -> list[HostResult]:
+        """Stand-in of `run_on_all`."""
+        return [self._result(target.name, request_of(target)) for target in targets]
+
+    def _result(self, name: str, request: Mapping[str, Any]) -> HostResult:
+        host = self.hosts[name]
+        if not host.reached:
+            return HostResult(name, wrong="no route to host", unreachable=True)
+        return HostResult(name, json.loads(json.dumps(host.answer(request))))
+
+    def change(self, _source: Path, hosts: Sequence[Target], *_: Any) -> list[HostResult]:
+        """Stand-in of `flow.run`."""
+        return [replace(self.hosts[host.name].install(), host=host.name) for host in hosts]
+
+    def connect(self, patch: pytest.MonkeyPatch) -> None:
+        """Let the workflows reach this fleet, without an inventory and without waiting."""
+        stack = gpu_node_plan.SiteStack(REQUEST, site.plain(REQUEST))
+        targets = [Target(name) for name in self.hosts]
+        listed: Any = (Path("prod"), targets, dict.fromkeys(self.hosts, stack), [])
+        patch.setattr(gpu_node_plan, "_hosts", lambda *_: listed)
+        for module in (gpu_node_plan, gpu_node_apply, gpu_node_verify, host_reboot):
+            patch.setattr(module, "run_on_all", self.visit)
+        patch.setattr(flow, "run", self.change)
+        for module in (gpu_node_rollout, host_reboot):
+            patch.setattr(module, "POLL_S", 0)
+        patch.setattr(gpu_node_rollout, "SETTLE_S", 0)
+
+    @property
+    def acts(self) -> dict[str, list[str]]:
+        return {name: host.acts for name, host in self.hosts.items()}
