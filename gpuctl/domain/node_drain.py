@@ -35,12 +35,16 @@ def is_cordoned(node: Node) -> bool:
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
-def state(node: Node, *, undo: bool) -> str:
-    """due (ours to change), done (nothing to change), others (somebody else cordoned it)."""
-    ours = mark_of(node) is not None
+def state(node: Node, *, undo: bool, ours: str = "") -> str:
+    """due (ours to change), done (nothing to change), others (somebody else cordoned it).
+
+    `ours`: beginning of the reasons that count as ours; "" for all of gpuctl.
+    """
+    mark = mark_of(node)
+    is_ours = mark is not None and mark["reason"].startswith(ours)
     if undo:
-        return "due" if ours else "others" if is_cordoned(node) else "done"
-    return "due" if not is_cordoned(node) else "done" if ours else "others"
+        return "due" if is_ours else "others" if is_cordoned(node) else "done"
+    return "due" if not is_cordoned(node) else "done" if is_ours else "others"
 
 
 def cordon(node: Node, mark: Mapping[str, str]) -> Patch:
@@ -63,12 +67,12 @@ def uncordon(node: Node) -> Patch:
     return {"metadata": meta, "spec": {"unschedulable": None}}
 
 
-def condition(mark: Mapping[str, str]) -> Patch:
-    """Strategic merge patch of the node's status."""
+def condition(mark: Mapping[str, str], cause: str = "AuditFailed") -> Patch:
+    """Strategic merge patch of the node's status; `cause`: one word in CamelCase."""
     row = {
         "type": CONDITION,
         "status": "True",
-        "reason": "AuditFailed",
+        "reason": cause,
         "message": mark["reason"],
         "lastTransitionTime": mark["at"],
         "lastHeartbeatTime": mark["at"],

@@ -27,7 +27,8 @@ ABSENT = frozenset({"in-use"})  # checks that are no reason to drain
 class Drain:
     """A node to drain, or to take back. `state`: due, done, others, failed or unknown; `text`: about it, for people.
 
-    `reason`: of a drain. `scheduler`: "Slurm" or "Kubernetes". `live`: object of the API.
+    `reason`: of a drain. `scheduler`: "Slurm" or "Kubernetes". `live`: object of the API. `slurm_state`: as scontrol
+    prints it, such as "MIXED+DRAIN".
     """
 
     node: str
@@ -36,6 +37,7 @@ class Drain:
     reason: str = ""
     text: str = ""
     live: Object | None = None
+    slurm_state: str = ""
 
 
 def reasons(findings: Sequence[Finding]) -> dict[str, str]:
@@ -54,11 +56,17 @@ def _short(rows: Sequence[str]) -> str:
 
 
 class Nodes:
-    """Nodes of a scheduler that can be drained: of Kubernetes if a context is named, else of Slurm over ssh."""
+    """Nodes of a scheduler that can be drained: of Kubernetes if a context is named, else of Slurm over ssh.
 
-    def __init__(self, hosts: Sequence[Target], context: str, timeout_s: float) -> None:
+    `ours`: beginning of the reasons of drains that may be taken back; "" for all of gpuctl. `cause`: of the condition
+    in Kubernetes.
+    """
+
+    def __init__(
+        self, hosts: Sequence[Target], context: str, timeout_s: float, *, ours: str = "", cause: str = "AuditFailed"
+    ) -> None:
         self.hosts = {host.name: host for host in hosts}
-        self.timeout_s = timeout_s
+        self.timeout_s, self.ours, self.cause = timeout_s, ours, cause
         self.cluster: Cluster | None = kube.connect(context) if context else None
 
     def read(self, texts: Mapping[str, str], *, undo: bool) -> list[Drain]:
@@ -70,6 +78,8 @@ class Nodes:
 
     def change(self, drains: Sequence[Drain], run: str, *, undo: bool) -> list[Drain]:
         """Drain these nodes or take them back, and read them again."""
+        if not drains:
+            return []
         texts = {one.node: f"{one.reason} ({run})" for one in drains}
         if self.cluster is not None:
             return [self._change_kube(self.cluster, one, run, undo) for one in drains]
@@ -82,8 +92,9 @@ class Nodes:
 
         def request(host: Target) -> dict[str, Any]:
             text = texts[host.name]
+            ours = {"ours": self.ours} if self.ours else {}
             about = {"about": host.name, "actor": actor, "reason": text}
-            return {"action": "act", "act": "slurm drain", "text": text, "undo": undo, "check": check, **about}
+            return {"action": "act", "act": "slurm drain", **ours, "text": text, "undo": undo, "check": check, **about}
 
         targets = [self.hosts[node] for node in texts]
         return run_on_all(targets, request, forks=64, timeout_s=self.timeout_s, on_result=lambda _: None)
@@ -98,7 +109,7 @@ class Nodes:
                 text = "the cluster has no node, or several, of this name"
                 rows.append(Drain(node, "Kubernetes", "unknown", reason, text))
                 continue
-            state = node_drain.state(one, undo=undo)
+            state = node_drain.state(one, undo=undo, ours=self.ours)
             rows.append(Drain(node, "Kubernetes", state, reason, _about(one, state), dict(one)))
         return rows
 
@@ -116,7 +127,7 @@ class Nodes:
         except Conflict:
             text = "it was changed since it was shown; run this again"
             return Drain(drain.node, "Kubernetes", "failed", drain.reason, text)
-        status = node_drain.no_condition() if undo else node_drain.condition(mark)
+        status = node_drain.no_condition() if undo else node_drain.condition(mark, self.cause)
         text = ""
         try:
             doing = f"set a condition of {drain.node}"
@@ -140,7 +151,8 @@ def _of_slurm(result: HostResult, reason: str) -> Drain:
     answer = result.answer["act"]
     more = f" ({answer['slurm_reason']})" if answer["slurm_reason"] else ""
     text = answer["reason"] or f"Slurm has it {answer['slurm_state']}{more}"
-    return Drain(result.host, "Slurm", answer["state"], reason, text)
+    slurm_state = answer["slurm_state"] or ""
+    return Drain(result.host, "Slurm", answer["state"], reason, text, slurm_state=slurm_state)
 
 
 def carry_out(nodes: Nodes, drains: Sequence[Drain], command: Sequence[str], *, undo: bool) -> tuple[list[Drain], str]:

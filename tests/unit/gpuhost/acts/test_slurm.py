@@ -143,3 +143,11 @@ def test_a_drain_is_set_once_and_taken_back_if_it_is_ours(
     typed_json.read(answer, SlurmDrain)
     assert answer["state"] == state
     assert [list(argv[3:]) for argv in host.changes] == ([changes] if changes else [])
+
+
+def test_a_drain_for_another_purpose_is_not_ours() -> None:
+    host = StandinSlurm(node("IDLE+DRAIN", OURS))
+    for undo in (False, True):
+        request = {"text": "bootstrap gpu-node: x", "undo": undo, "node": "h1", "ours": "bootstrap gpu-node"}
+        assert slurm_node.run(host, request)["state"] == "others"
+    assert host.changes == []
