@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import NOT_DONE, OK, PROBLEMS
+from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan
 
@@ -35,21 +37,42 @@ class RolloutRequest:
     """Steps of a roll-out. `batch`: "N" or "P%" hosts at a time. `max_fail`: share of a batch that may fail, "P%".
 
     `reboot`: reboot hosts whose running module is not the installed one; `reboot_limit`: seconds until one is back.
+    `drain`: "kubernetes" (in `context`), "slurm" or None; `drain_limit`: seconds until a node
+    is empty. `bare_pods`, `delete_emptydir_data`: also evict pods that would be lost, or lose data.
     """
 
     batch: str | None = None
     max_fail: str | None = None
     reboot: bool = False
     reboot_limit: float = 1800.0
+    drain: str | None = None
+    drain_limit: float = 3600.0
+    context: str = ""
+    bare_pods: bool = False
+    delete_emptydir_data: bool = False
+
+    def __post_init__(self) -> None:
+        kube = {
+            "--context": bool(self.context),
+            "--bare-pods": self.bare_pods,
+            "--delete-emptydir-data": self.delete_emptydir_data,
+        }
+        if self.drain != "kubernetes" and any(kube.values()):
+            names = named(name for name, is_set in kube.items() if is_set)
+            hint = "add it, or leave them out"
+            raise InvalidInput("change the stack of GPU hosts", f"{names} need --drain kubernetes", hint)
+        if self.drain == "kubernetes" and not self.context:
+            hint = "--context NAME; `gpuctl kube contexts` lists them"
+            raise InvalidInput("drain nodes", "--drain kubernetes needs the context of the nodes", hint)
 
     @property
     def is_set(self) -> bool:
         """True if the fleet is to be changed batch by batch, and verified."""
-        return bool(self.batch or self.max_fail or self.reboot)
+        return bool(self.batch or self.max_fail or self.reboot or self.drain)
 
     @property
     def size(self) -> str:
-        return self.batch or ("1" if self.reboot else "100%")
+        return self.batch or ("1" if self.reboot or self.drain else "100%")
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,23 @@ from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, exit_code, worst_first
 from gpuctl.gpu_node import desired, rollout
 from gpuctl.gpu_node.facts import host_gpu_facts
-from gpuctl.gpu_node.model import HostGpuFacts
+from gpuctl.gpu_node.model import HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rollout import Outcome, RolloutRequest
 from gpuctl.hosts import judge
 from gpuctl.hosts.flow import batches, too_many
 from gpuctl.hosts.model import HostResult
-from gpuctl.workflows import host_reboot
+from gpuctl.workflows import host_reboot, nodes_empty
 from gpuctl.workflows.gpu_node_apply import ApplyRequest, Prepared, prepared, repair
 from gpuctl.workflows.gpu_node_plan import OnResult, Survey, survey_again
 from gpuctl.workflows.gpu_node_verify import verify_surveyed
+from gpuctl.workflows.nodes_drain import Drain, Nodes
 from gpuctl.workflows.recorded_act import Entry, recorded
 
+DRAIN_ANSWER_S = 60.0
+CONFLICTS = 5  # attempts to change a node that its kubelet may change at the same time
+WITH_SCHEDULER = ("drain", "empty", "undrain")
+SETTLED = ("done", "others")
+_DRAINS = {"due": "drained", "others": "others"}
 SETTLE_S, POLL_S = 120.0, 5.0  # after a boot, fabric and services need a moment until they verify
 Failures = dict[str, str]  # host -> why it failed
 OnStep = Callable[[str], None]
@@ -44,26 +50,45 @@ class Rollout:
         self.surveyed: Survey | None = None
         self._batch: Prepared | None = None
         self._entry: Entry | None = None
+        self._plans: dict[str, StackPlan] = {}
+        self._nodes: Nodes | None = None
         self.run = ""
 
     # ---- before anything is changed ------------------------------------------------------------------------------
 
     def plan(self, fleet: Prepared) -> list[Sequence[str]]:
         """Batches of the hosts that take part; all others have their outcome afterwards."""
-        self.surveyed = fleet.surveyed
+        self.surveyed, self._plans = fleet.surveyed, {made.host: made for made in fleet.fleet.plans}
+        drains = self._drains(fleet.surveyed, list(self._plans))
         due = []
-        for made in fleet.fleet.plans:
-            role = rollout.participation(
-                made, self._facts(fleet.surveyed, made.host), drained=False, drains=False, reboots=self.steps.reboot
-            )
+        for host, made in self._plans.items():
+            drain = _DRAINS.get(drains[host].state, "") if host in drains else ""
+            role, text = self._role(made, self._facts(fleet.surveyed, host), drains.get(host))
             if role == "due":
-                due.append(made.host)
+                due.append(host)
                 continue
-            text = desired.reason(made.findings) if role == "refused" else ""
-            self.outcomes[made.host] = Outcome(made.host, role, text=text, findings=made.findings)
+            findings = made.findings if role == "refused" else ()
+            self.outcomes[host] = Outcome(host, role, text=text, drain=drain, findings=findings)
         for host, why in fleet.fleet.unasked.items():
             self.outcomes[host] = Outcome(host, "not reached", text=why)
-        return list(batches(due, self.steps.size))
+        drained = [host for host in due if host in drains and drains[host].state == "due"]
+        return list(batches(rollout.in_order(due, drained), self.steps.size))
+
+    def _drains(self, surveyed: Survey, hosts: Sequence[str]) -> dict[str, Drain]:
+        """Drains by roll-outs, also by earlier ones: Slurm and Kubernetes keep their reasons."""
+        if self.steps.drain is None or not hosts:
+            return {}
+        context = self.steps.context  # without one, Slurm drains
+        self._nodes = Nodes(surveyed.targets, context, DRAIN_ANSWER_S, ours=rollout.MARK, cause="StackRollout")
+        return {one.node: one for one in self._nodes.read(dict.fromkeys(hosts, rollout.MARK), undo=True)}
+
+    def _role(self, made: StackPlan, facts: HostGpuFacts, drain: Drain | None) -> tuple[str, str]:
+        """State of a host before the batches, and why it is refused."""
+        drained, reboots = drain is not None and drain.state == "due", self.steps.reboot
+        role = rollout.participation(made, facts, drained=drained, drains=drain is not None, reboots=reboots)
+        if role == "due" and drain is not None and drain.state in ("unknown", "failed"):
+            return "refused", f"drain: {drain.text}"
+        return role, desired.reason(made.findings) if role == "refused" else ""
 
     def _facts(self, surveyed: Survey, host: str) -> HostGpuFacts:
         return host_gpu_facts(surveyed.fleet.hosts[host].stack)
@@ -108,15 +133,20 @@ class Rollout:
         for host in batch:
             self._note(host, state="unfinished")
         steps: Mapping[str, Callable[[Sequence[str]], Failures]] = {
+            "drain": self._drain,
+            "empty": self._empty,
             "plan": self._plan,
             "install": self._install,
             "reboot": self._reboot,
             "verify": self._verify,
+            "undrain": self._undrain,
         }
         active = list(batch)
         for step, act in steps.items():
             if not active:
                 return
+            if self._nodes is None and step in WITH_SCHEDULER:
+                continue
             self._on_step(f"{title}: {step} {named(active)}")
             failures = act(active)
             for host, why in failures.items():
@@ -137,8 +167,77 @@ class Rollout:
             raise InvalidInput("change hosts", "they were not planned")
         return survey_again(self.surveyed, active, self.request.questions, self.today, self._on_result)
 
+    def _drain(self, active: Sequence[str]) -> Failures:
+        """Drain hosts, except those that somebody else has drained, and those whose pods would be lost."""
+        nodes, lost, failures = self._nodes, Failures(), Failures()
+        left = list(active)
+        for _ in range(CONFLICTS):
+            if nodes is None or not left:
+                break
+            read = nodes.read({host: rollout.reason(self._plans[host]) for host in left}, undo=False)
+            due = [one for one in read if one.state == "due"]
+            lost |= nodes_empty.losses(nodes, due, self._patience)
+            changed = nodes.change([one for one in due if one.node not in lost], self.run, undo=False)
+            ends = {one.node: one for one in (*read, *changed) if one.node not in lost}
+            failures = {
+                node: one.text or f"it is {one.state}" for node, one in ends.items() if one.state not in SETTLED
+            }
+            for node, one in ends.items():
+                if node not in failures:
+                    self._note(node, drain="drained" if one.state == "done" else "others")
+            left = list(failures)
+        return {**failures, **lost}
+
+    def _empty(self, active: Sequence[str]) -> Failures:
+        """Evict pods, or wait for jobs."""
+        if self._nodes is None:
+            return {}
+        drains = self._nodes.read(dict.fromkeys(active, rollout.MARK), undo=False)
+        ends = nodes_empty.empty(
+            self._nodes, drains, self._patience, lambda node, text: self._on_step(f"{node} waits: {text}")
+        )
+        return {host: why for host, why in ends.items() if why}
+
+    @property
+    def _patience(self) -> nodes_empty.Patience:
+        steps = self.steps
+        return nodes_empty.Patience(steps.drain_limit, steps.bare_pods, steps.delete_emptydir_data)
+
+    def _undrain(self, active: Sequence[str]) -> Failures:
+        """Take back the drains of roll-outs; a drain of somebody else stays."""
+        nodes, failures = self._nodes, Failures()
+        left = [host for host in active if self.outcomes[host].drain == "drained"]
+        for _ in range(CONFLICTS):
+            if nodes is None or not left:
+                break
+            read = nodes.read(dict.fromkeys(left, rollout.MARK), undo=True)
+            changed = nodes.change([one for one in read if one.state == "due"], self.run, undo=True)
+            ends = {one.node: one for one in (*read, *changed)}
+            failures = {
+                node: one.text or f"it is {one.state}" for node, one in ends.items() if one.state not in SETTLED
+            }
+            for node, one in ends.items():
+                if node not in failures:
+                    self._note(node, drain="undrained" if one.state == "done" else "others")
+            left = list(failures)
+        return failures
+
     def _plan(self, active: Sequence[str]) -> Failures:
-        """Plan hosts again as they are now, after an interrupted dpkg has completed its work."""
+        """Plan hosts again as they are now, after an interrupted dpkg has completed its work.
+
+        Programs of a drained host may need a moment to end.
+        """
+        end = time.monotonic() + (SETTLE_S if self._nodes is not None else 0)
+        while (failures := self._planned(active)) and self._is_busy() and time.monotonic() < end:
+            time.sleep(POLL_S)
+        return failures
+
+    def _is_busy(self) -> bool:
+        plans = self._batch.fleet.plans if self._batch is not None else ()
+        rows = [row for made in plans for row in made.findings]
+        return any(row.check == "busy" and row.verdict is Verdict.FAIL for row in rows)
+
+    def _planned(self, active: Sequence[str]) -> Failures:
         surveyed = self._again(active)
         if repair(surveyed, self.request, self._on_result):
             surveyed = self._again(active)
@@ -169,7 +268,10 @@ class Rollout:
         due = {host: choice.why for host, choice in choices.items() if choice.value == "yes"}
         if not self.steps.reboot:
             for host, why in due.items():
-                self._note(host, state="waits for a reboot", text=why)
+                if self.outcomes[host].drain == "drained":
+                    failures[host] = f"{why}, and --reboot is not set"
+                else:
+                    self._note(host, state="waits for a reboot", text=why)
             return failures
         hosts = [host for host in surveyed.targets if host.name in due]
         reason = f"{rollout.MARK} ({self.run})"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts import slurm_node
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 
 from gpuctl.gpu_node import site
 from gpuctl.gpu_node.knowledge import knowledge
@@ -16,7 +18,15 @@ from gpuctl.gpu_node.model import HostGpuFacts, StackRequest
 from gpuctl.gpu_node.version import driver_version
 from gpuctl.hosts import flow
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.workflows import gpu_node_apply, gpu_node_plan, gpu_node_rollout, gpu_node_verify, host_reboot
+from gpuctl.workflows import (
+    gpu_node_apply,
+    gpu_node_plan,
+    gpu_node_rollout,
+    gpu_node_verify,
+    host_reboot,
+    nodes_drain,
+    nodes_empty,
+)
 from tests.rig.gpu_stack_machines import MACHINES, offered
 
 OLD, NEW = "580.105.08", "580.178.04"
@@ -24,6 +34,30 @@ REQUEST = StackRequest(driver_version(NEW))
 NAMES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
 RESOLVED = "".join(f"Inst {name} [{OLD}-1] ({NEW}-1 NVIDIA:cuda [amd64])\n" for name in NAMES)
 RESOLVED += "3 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n"
+
+
+class StandinSlurmNode(Host):
+    """Stand-in for a host whose scontrol shows and changes one node; `reads`: of its jobs, one ends with each."""
+
+    def __init__(self, state: str = "IDLE", reason: str = "", jobs: int = 0) -> None:
+        super().__init__()
+        self.state, self.reason, self.jobs = state, reason, jobs
+        self.updates: list[str] = []
+
+    def run(self, *argv: str, **more: Any) -> Result:
+        """See Host."""
+        if "update" in argv:
+            self.updates.append(" ".join(argv[3:]))
+            self.state = "IDLE" if "State=RESUME" in argv else "IDLE+DRAIN"
+            self.reason = next((word.partition("=")[2] for word in argv if word.startswith("Reason=")), "")
+            return Result(0, "", "")
+        state = self.state
+        if self.jobs:
+            self.jobs, state = self.jobs - 1, state.replace("IDLE", "MIXED")
+        reason = f"Reason={self.reason} [root@2026-11-27T10:00:00]" if self.reason else ""
+        return Result(
+            0, f"NodeName={argv[-1]} Arch=x86_64 State={state} ThreadsPerCore=1 Partitions=main {reason}\n", ""
+        )
 
 
 @dataclass
@@ -43,6 +77,7 @@ class FleetHost:
     loads: bool = False
     boots: int = 1
     returns: bool = True
+    slurm: StandinSlurmNode = field(default_factory=StandinSlurmNode)
     acts: list[str] = field(default_factory=list)
 
     def facts(self) -> HostGpuFacts:
@@ -55,7 +90,7 @@ class FleetHost:
             installed_module=self.packages,
             installed_open=True,
             smi_gpus=1,
-            busy=self.busy,
+            busy=(*self.busy, *(["Slurm runs 1 job steps here"] if self.slurm.jobs else [])),
             interrupted=self.interrupted,
         )
 
@@ -80,6 +115,11 @@ class FleetHost:
         }
 
     def _act(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["act"] == "slurm drain":
+            before = len(self.slurm.updates)
+            answer = slurm_node.run(self.slurm, request)
+            self.acts += ["undrain" if request["undo"] else "drain"] * (len(self.slurm.updates) - before)
+            return answer
         assert request["act"] == "reboot"
         if request["check"]:
             return {"state": "due", "boot_id": f"boot-{self.boots}", "up": True, "reason": ""}
@@ -130,10 +170,10 @@ class LivingFleet:
         targets = [Target(name) for name in self.hosts]
         listed: Any = (Path("prod"), targets, dict.fromkeys(self.hosts, stack), [])
         patch.setattr(gpu_node_plan, "_hosts", lambda *_: listed)
-        for module in (gpu_node_plan, gpu_node_apply, gpu_node_verify, host_reboot):
+        for module in (gpu_node_plan, gpu_node_apply, gpu_node_verify, host_reboot, nodes_drain):
             patch.setattr(module, "run_on_all", self.visit)
         patch.setattr(flow, "run", self.change)
-        for module in (gpu_node_rollout, host_reboot):
+        for module in (gpu_node_rollout, host_reboot, nodes_empty):
             patch.setattr(module, "POLL_S", 0)
         patch.setattr(gpu_node_rollout, "SETTLE_S", 0)
 

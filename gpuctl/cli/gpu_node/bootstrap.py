@@ -31,13 +31,33 @@ batches = options.together(
     click.option(
         "--batch",
         type=options.Share(counts=True),
-        help="Hosts to change and verify at a time.  [default: all; 1 with --reboot]",
+        help="Hosts to change and verify at a time.  [default: all; 1 with --drain or --reboot]",
     ),
     click.option(
         "--max-fail",
         type=options.Share(),
         help="Share of a batch that may fail before the roll-out stops.  [default: 0%]",
     ),
+)
+
+
+drain = options.together(
+    click.option(
+        "--drain",
+        type=click.Choice(["kubernetes", "slurm"]),
+        help="Drain hosts before they change: evict their pods, or wait for their jobs. Those that verify are taken "
+        "back, unless somebody else has drained them.",
+    ),
+    options.other_context("Kubernetes context of the nodes, for --drain kubernetes."),
+    click.option(
+        "--drain-limit",
+        type=options.Duration(),
+        default="1h",
+        show_default=True,
+        help="Time in which a node must be empty; nothing is killed, and it stays drained.",
+    ),
+    click.option("--bare-pods", is_flag=True, help="Also evict pods without a controller, which do not come back."),
+    click.option("--delete-emptydir-data", is_flag=True, help="Also evict pods with data in emptyDir volumes."),
 )
 
 
@@ -50,6 +70,7 @@ batches = options.together(
     options.check,
     options.diff,
     batches,
+    drain,
     click.option("--reboot", is_flag=True, help="Reboot hosts whose running module is not the installed one."),
     click.option(
         "--reboot-limit",
@@ -69,8 +90,9 @@ def bootstrap(request: BootstrapRequest, diff: bool, yes: bool, form: Form, metr
     completed. `gpuctl rollback --only gpu_stack` restores packages, holds, pins and files. Exit code 1 if a host is
     refused or failed, 3 if one was not reached.
 
-    With --batch, --max-fail or --reboot it is a roll-out: hosts change batch by batch, each is verified by its
-    tools, and the next batch starts only if at most --max-fail of the last one failed.
+    With --batch, --max-fail, --drain or --reboot it is a roll-out: hosts change batch by batch, each is verified by
+    its tools, and the next batch starts only if at most --max-fail of the last one failed. A host that fails stays
+    drained. After an interruption the same command goes on.
     """
     if request.steps.is_set and not request.change.check:
         rollout.roll_out(request.change, request.steps, yes, form, metrics)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
-from tests.rig.living_fleet import NEW, FleetHost, LivingFleet
+from tests.rig.living_fleet import NEW, FleetHost, LivingFleet, StandinSlurmNode
 
 JOB = ("1 processes on GPUs: 77, python",)
 
@@ -149,4 +149,92 @@ def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_terminal_it_needs_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     LivingFleet(a=FleetHost()).connect(monkeypatch)
     result = CliRunner().invoke(bootstrap, ["-i", "prod", "--batch", "1"])
+    assert isinstance(result.exception, InvalidInput)
+
+
+OURS, THEIRS = "gpuctl: bootstrap gpu-node: driver 580.178.04 (20261127-1)", "power supply"
+
+
+def test_in_slurm_hosts_are_drained_emptied_changed_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(slurm=StandinSlurmNode(jobs=6)), b=FleetHost())
+    slurm = fleet.hosts["a"].slurm
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
+    assert states(result) == {"a": "done", "b": "done"}
+    assert list(fleet.acts.values()) == [["drain", "install", "reboot", "undrain"]] * 2
+    [name] = run_history.names()
+    reason = f"gpuctl: bootstrap gpu-node: driver {NEW} ({name})"
+    assert slurm.updates == [f"State=DRAIN Reason={reason}", "State=RESUME"]
+    assert (slurm.state, slurm.reason) == ("IDLE", "")
+    assert "a waits: jobs run there: Slurm has it MIXED+DRAIN" in result.stderr
+
+
+def test_a_host_that_fails_stays_drained_and_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost(misses=True), c=FleetHost())
+    words = ("--drain", "slurm", "--reboot", "--max-fail", "0%")
+    result = roll(fleet, monkeypatch, *words)
+    assert states(result) == {"a": "done", "b": "failed", "c": "not started"}
+    assert {name: row["drain"] for name, row in rows(result).items()} == {"a": "undrained", "b": "drained", "c": None}
+    assert [host.slurm.state for host in fleet.hosts.values()] == ["IDLE", "IDLE+DRAIN", "IDLE"]
+
+    fleet.hosts["b"].misses = False
+    again = roll(fleet, monkeypatch, *words)
+    assert states(again) == {"a": "up to date", "b": "done", "c": "done"}
+    assert [row["batch"] for row in rows(again).values()] == [None, 1, 2]
+    assert fleet.acts["b"] == ["drain", "install", "reboot", "undrain"]
+
+
+@pytest.mark.parametrize("reason", [THEIRS, "gpuctl: xid 79 (20261127-1)"])
+def test_a_drain_of_somebody_else_or_of_an_audit_stays(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(slurm=StandinSlurmNode("IDLE+DRAIN", reason)))
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
+    assert states(result) == {"a": "done"}
+    assert rows(result)["a"]["drain"] == "others"
+    assert (fleet.acts["a"], fleet.hosts["a"].slurm.reason) == (["install", "reboot"], reason)
+
+
+def test_jobs_that_do_not_end_keep_their_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(slurm=StandinSlurmNode(jobs=10**9)), b=FleetHost())
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot", "--drain-limit", "0.01s")
+    assert states(result) == {"a": "failed", "b": "not started"}
+    assert rows(result)["a"]["step"] == "empty"
+    assert rows(result)["a"]["error"]["wrong"] == "after 0.01 s: jobs run there: Slurm has it MIXED+DRAIN"
+    assert fleet.acts["a"] == ["drain"]
+
+
+def test_a_host_left_drained_after_its_change_is_only_verified_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = StandinSlurmNode("IDLE+DRAIN", OURS)
+    fleet = LivingFleet(a=FleetHost(NEW, NEW, slurm=slurm), b=FleetHost(NEW, NEW))
+    result = roll(fleet, monkeypatch, "--drain", "slurm")
+    assert states(result) == {"a": "done", "b": "up to date"}
+    assert fleet.acts == {"a": ["undrain"], "b": []}
+
+
+def test_a_drained_host_that_needs_a_reboot_is_not_taken_back_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost())
+    result = roll(fleet, monkeypatch, "--drain", "slurm")
+    assert states(result) == {"a": "failed", "b": "not started"}
+    assert "--reboot is not set" in rows(result)["a"]["error"]["wrong"]
+    assert rows(result)["a"]["drain"] == "drained"
+
+
+def test_after_ctrl_c_a_drained_host_is_finished_by_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(loads=True), b=FleetHost(loads=True))
+    host = fleet.hosts["a"]
+    install = host.install
+    monkeypatch.setattr(host, "install", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    roll(fleet, monkeypatch, "--drain", "slurm")
+    assert (host.acts, host.slurm.state) == (["drain"], "IDLE+DRAIN")
+    monkeypatch.setattr(host, "install", install)
+    assert states(roll(fleet, monkeypatch, "--drain", "slurm")) == {"a": "done", "b": "done"}
+    assert list(fleet.acts.values()) == [["drain", "install", "undrain"]] * 2
+
+
+@pytest.mark.parametrize(
+    "words", [("--drain", "kubernetes"), ("--drain", "slurm", "--bare-pods"), ("--context", "prod")]
+)
+def test_options_that_do_not_fit_are_refused_before_a_host_is_read(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuctl.workflows.gpu_node_plan.run_on_all", lambda *_, **__: pytest.fail("a host was read"))
+    result = CliRunner().invoke(bootstrap, ["-i", "prod", "--yes", *words])
     assert isinstance(result.exception, InvalidInput)
