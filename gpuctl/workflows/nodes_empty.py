@@ -27,13 +27,13 @@ class Patience:
     emptydir_data: bool = False
 
     def losses(self, pods: Sequence[Object]) -> list[str]:
-        """What evictions of these pods would lose without consent."""
+        """Pods and data that evictions would lose without consent."""
         rows = [pod_eviction.loss(pod, bare_pods=self.bare_pods, emptydir_data=self.emptydir_data) for pod in pods]
         return [row for row in rows if row]
 
 
 def losses(nodes: Nodes, drains: Sequence[Drain], patience: Patience) -> dict[str, str]:
-    """Node -> what a drain of it would lose, for nodes where that is something; before anything is done."""
+    """Node -> pods and data that a drain would lose, for nodes with some; before anything is done."""
     rows = {}
     for one in drains:
         if nodes.cluster is not None and one.live is not None:
@@ -92,7 +92,7 @@ def _on_kube(cluster: Cluster, left: dict[str, Drain], patience: Patience, ends:
 
 
 def _evicted(cluster: Cluster, pod: Object) -> str:
-    """What the pod still waits for; "" once it is gone."""
+    """Why the pod is still here; "" once it is gone."""
     if pod_eviction.is_leaving(pod):
         return f"pod {pod_eviction.name(pod)} is terminating"
     try:
