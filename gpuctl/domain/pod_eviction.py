@@ -28,8 +28,9 @@ def is_leaving(pod: Pod) -> bool:
 
 
 def loss(pod: Pod, *, bare_pods: bool, emptydir_data: bool) -> str:
-    """Pod or data that an eviction would lose without consent; "" if nothing. A volume in memory is scratch space of its program.
+    """Pod or data that an eviction would lose without consent; "" if nothing.
 
+    A volume in memory is scratch space of its program.
     `bare_pods`: consent for pods without a controller; `emptydir_data`: for data in emptyDir volumes.
     """
     if not bare_pods and _controller(pod) is None:

@@ -62,7 +62,7 @@ class RolloutRequest:
             hint = "add it, or leave them out"
             raise InvalidInput("change the stack of GPU hosts", f"{names} need --drain kubernetes", hint)
         if self.drain == "kubernetes" and not self.context:
-            hint = "--context NAME; `gpuctl kube contexts` lists them"
+            hint = "add --context NAME; `kubectl config get-contexts` lists them"
             raise InvalidInput("drain nodes", "--drain kubernetes needs the context of the nodes", hint)
 
     @property

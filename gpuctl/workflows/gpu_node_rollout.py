@@ -28,6 +28,7 @@ from gpuctl.workflows.gpu_node_verify import verify_surveyed
 from gpuctl.workflows.nodes_drain import Drain, Nodes
 from gpuctl.workflows.recorded_act import Entry, recorded
 
+LOCAL = "gpuctl runs on it: reboot it by hand, then repeat the command"
 DRAIN_ANSWER_S = 60.0
 CONFLICTS = 5  # attempts to change a node that its kubelet may change at the same time
 WITH_SCHEDULER = ("drain", "empty", "undrain")
@@ -50,6 +51,7 @@ class Rollout:
         self.surveyed: Survey | None = None
         self._batch: Prepared | None = None
         self._entry: Entry | None = None
+        self._changed: Survey | None = None  # facts of a batch after its change
         self._plans: dict[str, StackPlan] = {}
         self._nodes: Nodes | None = None
         self.run = ""
@@ -101,7 +103,7 @@ class Rollout:
         for number, batch in enumerate(planned, 1):
             self.outcomes |= {host: Outcome(host, "not started", batch=number) for host in batch}
         if hosts:
-            with recorded(command, {host: {"batch": self.outcomes[host].batch} for host in hosts}) as entry:
+            with recorded(command, {host: self.outcomes[host].as_dict() for host in hosts}) as entry:
                 self._entry, self.run = entry, entry.name
                 self._all(planned)
                 entry.exit_code = self.exit_code
@@ -260,7 +262,7 @@ class Rollout:
 
     def _reboot(self, active: Sequence[str]) -> Failures:
         """Reboot hosts whose running module is not the installed one, and no others."""
-        surveyed = self._again(active)
+        surveyed = self._changed = self._again(active)
         plans = {made.host: made for made in prepared(surveyed, self.request, self.today).fleet.plans}
         choices = {host: rollout.needs_reboot(made, self._facts(surveyed, host)) for host, made in plans.items()}
         failures = dict(surveyed.fleet.unasked)
@@ -273,7 +275,8 @@ class Rollout:
                 else:
                     self._note(host, state="waits for a reboot", text=why)
             return failures
-        hosts = [host for host in surveyed.targets if host.name in due]
+        hosts = [host for host in surveyed.targets if host.name in due and not host.local]
+        failures |= {host.name: LOCAL for host in surveyed.targets if host.name in due and host.local}
         reason = f"{rollout.MARK} ({self.run})"
         ends = host_reboot.reboot(hosts, reason, forks=self.request.forks, limit_s=self.steps.reboot_limit)
         for host, why in ends.items():
@@ -284,8 +287,11 @@ class Rollout:
         """Judge hosts by their own tools, and those that have just booted until their services are up."""
         end = time.monotonic() + SETTLE_S
         left, failures = list(active), Failures()
+        surveyed = self._changed
+        if surveyed is None or any(self.outcomes[host].rebooted for host in active):
+            surveyed = self._again(active)
         while left:
-            verified = verify_surveyed(self._again(left), self.request.questions, self.today, self._on_result)
+            verified = verify_surveyed(surveyed, self.request.questions, self.today, self._on_result)
             for host in left:
                 findings = list(verified.findings.get(host, ()))
                 self._note(host, findings=tuple(findings))
@@ -293,6 +299,7 @@ class Rollout:
             late = time.monotonic() > end
             left = [] if late else [host for host in left if failures[host] and self.outcomes[host].rebooted]
             time.sleep(POLL_S if left else 0)
+            surveyed = self._again(left) if left else surveyed
         return {host: why for host, why in failures.items() if why}
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts import slurm_node
@@ -34,6 +34,15 @@ REQUEST = StackRequest(driver_version(NEW))
 NAMES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
 RESOLVED = "".join(f"Inst {name} [{OLD}-1] ({NEW}-1 NVIDIA:cuda [amd64])\n" for name in NAMES)
 RESOLVED += "3 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n"
+
+
+class SlurmNode(Protocol):
+    """A host with scontrol. `updates`: of its node. The others are what a stand-in shows; a real Slurm has its own."""
+
+    state: str
+    reason: str
+    jobs: int
+    updates: list[str]
 
 
 class StandinSlurmNode(Host):
@@ -77,7 +86,7 @@ class FleetHost:
     loads: bool = False
     boots: int = 1
     returns: bool = True
-    slurm: StandinSlurmNode = field(default_factory=StandinSlurmNode)
+    slurm: SlurmNode = field(default_factory=StandinSlurmNode)
     acts: list[str] = field(default_factory=list)
 
     def facts(self) -> HostGpuFacts:
@@ -117,7 +126,7 @@ class FleetHost:
     def _act(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request["act"] == "slurm drain":
             before = len(self.slurm.updates)
-            answer = slurm_node.run(self.slurm, request)
+            answer = slurm_node.run(cast(Host, self.slurm), request)
             self.acts += ["undrain" if request["undo"] else "drain"] * (len(self.slurm.updates) - before)
             return answer
         assert request["act"] == "reboot"
@@ -149,6 +158,7 @@ class LivingFleet:
 
     def __init__(self, **hosts: FleetHost) -> None:
         self.hosts = hosts
+        self.local = False  # gpuctl runs on them
 
     def visit(self, targets: Sequence[Target], request_of: Any, **_: Any) -> list[HostResult]:
         """Stand-in of `run_on_all`."""
@@ -167,7 +177,7 @@ class LivingFleet:
     def connect(self, patch: pytest.MonkeyPatch) -> None:
         """Let the workflows reach this fleet, without an inventory and without waiting."""
         stack = gpu_node_plan.SiteStack(REQUEST, site.plain(REQUEST))
-        targets = [Target(name) for name in self.hosts]
+        targets = [Target(name, local=self.local) for name in self.hosts]
         listed: Any = (Path("prod"), targets, dict.fromkeys(self.hosts, stack), [])
         patch.setattr(gpu_node_plan, "_hosts", lambda *_: listed)
         for module in (gpu_node_plan, gpu_node_apply, gpu_node_verify, host_reboot, nodes_drain):

@@ -13,7 +13,7 @@ import click
 from gpuctl.cli.gpu_node.plan import show, unreached
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.engine import printable
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def roll_out(request: ApplyRequest, steps: RolloutRequest, yes: bool, form: Form
         options.confirm(f"\nRoll out to {output.names([host for batch in planned for host in batch])}?", yes)
     try:
         outcomes = work.carry_out(planned, sys.argv[1:])
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, GpuctlError):
+        for outcome in work.results:
+            click.echo(printable(f"{outcome.host}: {outcome.as_finding().message}"), err=True)
         click.echo(GOES_ON, err=True)
         raise
     target = str(request.inventory or "localhost")

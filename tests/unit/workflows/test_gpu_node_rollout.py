@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.core import run_history
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import InvalidInput, Unreachable
 from tests.rig.living_fleet import NEW, FleetHost, LivingFleet, StandinSlurmNode
 
 JOB = ("1 processes on GPUs: 77, python",)
@@ -128,7 +128,7 @@ def test_what_an_interrupted_dpkg_left_is_repaired_in_its_batch(monkeypatch: pyt
 
 
 def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = LivingFleet(a=FleetHost(loads=True), b=FleetHost(loads=True))
+    fleet = LivingFleet(**{name: FleetHost(loads=True) for name in "abc"})
     host = fleet.hosts["b"]
 
     def interrupted() -> Any:
@@ -140,10 +140,34 @@ def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) 
     assert "the same command goes on from here" in result.stderr
     [name] = run_history.names()
     record = run_history.load(name)
-    assert (record.exit_code, record.hosts["a"]["status"], record.hosts["b"]["status"]) == (130, "done", "unfinished")
+    assert (record.exit_code, {name: row["status"] for name, row in record.hosts.items()}) == (
+        130,
+        {"a": "done", "b": "unfinished", "c": "not started"},
+    )
     fleet.hosts["b"] = FleetHost(loads=True)
     again = roll(fleet, monkeypatch, "--batch", "1")
-    assert states(again) == {"a": "up to date", "b": "done"}
+    assert states(again) == {"a": "up to date", "b": "done", "c": "done"}
+
+
+def test_the_machine_that_gpuctl_runs_on_is_not_rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost())
+    fleet.local = True
+    result = roll(fleet, monkeypatch, "--reboot")
+    assert (states(result), fleet.acts["a"]) == ({"a": "failed"}, ["install"])
+    assert "gpuctl runs on it" in rows(result)["a"]["error"]["wrong"]
+
+
+def test_a_cluster_that_is_lost_in_the_middle_leaves_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(loads=True), b=FleetHost(loads=True))
+
+    def lost() -> Any:
+        raise Unreachable("list pods", "no answer")
+
+    monkeypatch.setattr(fleet.hosts["b"], "install", lost)
+    result = roll(fleet, monkeypatch, "--batch", "1")
+    assert isinstance(result.exception, Unreachable)
+    assert "a: done\nb: unfinished\n" in result.stderr
+    assert "the same command goes on from here" in result.stderr
 
 
 def test_without_a_terminal_it_needs_yes(monkeypatch: pytest.MonkeyPatch) -> None:
