@@ -149,7 +149,8 @@ class Rollout:
                 return
             if self._nodes is None and step in WITH_SCHEDULER:
                 continue
-            self._on_step(f"{title}: {step} {named(active)}")
+            if step != "reboot":  # most need none
+                self._on_step(f"{title}: {step} {named(active)}")
             failures = act(active)
             for host, why in failures.items():
                 self._note(host, state="failed", step=step, text=why)
@@ -160,8 +161,9 @@ class Rollout:
 
     def _note(self, host: str, **values: object) -> None:
         """Keep what is known of a host, in memory and in the record of the run."""
+        before = self.outcomes[host].as_dict()
         self.outcomes[host] = replace(self.outcomes[host], **values)  # type: ignore[arg-type]
-        if self._entry is not None:
+        if self._entry is not None and self.outcomes[host].as_dict() != before:  # each update writes the whole record
             self._entry.update(host, **self.outcomes[host].as_dict())
 
     def _again(self, active: Sequence[str]) -> Survey:
@@ -241,7 +243,9 @@ class Rollout:
 
     def _planned(self, active: Sequence[str]) -> Failures:
         surveyed = self._again(active)
-        if repair(surveyed, self.request, self._on_result):
+        if repaired := repair(surveyed, self.request, self._on_result):
+            for host, packages in repaired.items():
+                self._on_step(f"{host}: dpkg had been interrupted, and has completed {named(packages) or 'nothing'}")
             surveyed = self._again(active)
         self._batch = prepared(surveyed, self.request, self.today)
         refused = {made.host: desired.reason(made.findings) for made in self._batch.fleet.plans if made.refused}
@@ -277,6 +281,8 @@ class Rollout:
             return failures
         hosts = [host for host in surveyed.targets if host.name in due and not host.local]
         failures |= {host.name: LOCAL for host in surveyed.targets if host.name in due and host.local}
+        if hosts:
+            self._on_step(f"reboot {named([host.name for host in hosts])}")
         reason = f"{rollout.MARK} ({self.run})"
         ends = host_reboot.reboot(hosts, reason, forks=self.request.forks, limit_s=self.steps.reboot_limit)
         for host, why in ends.items():

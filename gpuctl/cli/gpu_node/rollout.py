@@ -44,7 +44,8 @@ def roll_out(request: ApplyRequest, steps: RolloutRequest, yes: bool, form: Form
         show_plan(fleet)
         _show_batches(planned)
     if planned:
-        options.confirm(f"\nRoll out to {output.names([host for batch in planned for host in batch])}?", yes)
+        hosts = output.names([host for batch in planned for host in batch])
+        options.confirm(f"\nRoll out to {hosts}{_drains(steps)}?", yes)
     try:
         outcomes = work.carry_out(planned, sys.argv[1:])
     except (KeyboardInterrupt, GpuctlError):
@@ -60,6 +61,11 @@ def roll_out(request: ApplyRequest, steps: RolloutRequest, yes: bool, form: Form
     report = Report("bootstrap gpu-node", {target: rows}, details, seconds=seconds, code=work.exit_code)
     publish(report, form, metrics, lambda: _show(outcomes, work.run))
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _drains(steps: RolloutRequest) -> str:
+    scheduler = {"slurm": "Slurm", "kubernetes": f"the Kubernetes context {steps.context}"}
+    return f", draining them in {scheduler[steps.drain]}" if steps.drain else ""
 
 
 def _show_batches(planned: Sequence[Sequence[str]]) -> None:

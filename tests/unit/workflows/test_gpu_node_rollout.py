@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.workflows import gpu_node_rollout
+from gpuctl.workflows.nodes_drain import Drain
 from tests.rig.living_fleet import NEW, FleetHost, LivingFleet, StandinSlurmNode
 
 JOB = ("1 processes on GPUs: 77, python",)
@@ -77,6 +81,7 @@ def test_only_hosts_whose_running_module_differs_reboot(monkeypatch: pytest.Monk
     assert states(result) == {"a": "done", "b": "done", "c": "done", "d": "up to date"}
     assert [row["batch"] for row in rows(result).values()] == [1, 2, 3, None]
     assert [row["rebooted"] for row in rows(result).values()] == [True, False, True, False]
+    assert [line for line in result.stderr.splitlines() if line.startswith("reboot")] == ["reboot a", "reboot c"]
     assert result.exit_code == 0
 
 
@@ -123,8 +128,10 @@ def test_what_an_interrupted_dpkg_left_is_repaired_in_its_batch(monkeypatch: pyt
     result = roll(fleet, monkeypatch, "--batch", "1")
     assert (states(result)["b"], fleet.acts["b"]) == ("not started", [])
     fleet.hosts["a"] = FleetHost(NEW, NEW)
-    assert states(roll(fleet, monkeypatch, "--batch", "1")) == {"a": "up to date", "b": "done"}
+    again = roll(fleet, monkeypatch, "--batch", "1")
+    assert states(again) == {"a": "up to date", "b": "done"}
     assert fleet.acts["b"] == ["repair", "install"]
+    assert again.stderr.count("b: dpkg had been interrupted, and has completed nvidia-dkms-580-open") == 1
 
 
 def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,3 +269,56 @@ def test_options_that_do_not_fit_are_refused_before_a_host_is_read(
     monkeypatch.setattr("gpuctl.workflows.gpu_node_plan.run_on_all", lambda *_, **__: pytest.fail("a host was read"))
     result = CliRunner().invoke(bootstrap, ["-i", "prod", "--yes", *words])
     assert isinstance(result.exception, InvalidInput)
+
+
+CHANGED = "it was changed since it was shown; run this again"
+
+
+class StandinNodes:
+    """Stand-in for the nodes of a cluster, whose kubelets change them `conflicts` times before each change of ours."""
+
+    cluster = None
+
+    def __init__(self, conflicts: int) -> None:
+        self.conflicts, self.left, self.cordoned = conflicts, conflicts, False
+        self.changes: list[bool] = []
+
+    def read(self, texts: dict[str, str], *, undo: bool) -> list[Drain]:
+        state = "due" if self.cordoned is undo else "done"
+        return [Drain(node, "Kubernetes", state, text, slurm_state="IDLE") for node, text in texts.items()]
+
+    def change(self, drains: Sequence[Drain], run: str, *, undo: bool) -> list[Drain]:
+        if self.left and drains:
+            self.left -= 1
+            return [replace(one, state="failed", text=CHANGED) for one in drains]
+        self.left, self.cordoned = self.conflicts, not undo
+        self.changes += [undo] * len(drains)
+        return [replace(one, state="done") for one in drains]
+
+
+@pytest.mark.parametrize(("conflicts", "state", "changes"), [(3, "done", [False, True]), (100, "failed", [])])
+def test_a_node_that_its_kubelet_changes_meanwhile_is_read_again(
+    conflicts: int, state: str, changes: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = StandinNodes(conflicts)
+    monkeypatch.setattr(gpu_node_rollout, "Nodes", lambda *_, **__: nodes)
+    fleet = LivingFleet(a=FleetHost(loads=True))
+    result = roll(fleet, monkeypatch, "--drain", "kubernetes", "--context", "prod-eu")
+    assert (states(result), nodes.changes) == ({"a": state}, changes)
+    if state == "failed":
+        assert (rows(result)["a"]["step"], rows(result)["a"]["error"]["wrong"]) == ("drain", CHANGED)
+        assert fleet.acts["a"] == []
+
+
+def test_the_table_has_the_batches_the_states_and_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(misses=True, loads=True), b=FleetHost(loads=True), c=FleetHost(NEW, NEW))
+    fleet.connect(monkeypatch)
+    result = CliRunner().invoke(bootstrap, ["-i", "prod", "--yes", "--drain", "slurm"])
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "batch 1 of 2: a" in lines
+    table = lines[lines.index("HOST BATCH STATE NOTE") + 1 :]
+    assert table[0].startswith("a 1 failed verify: gpus: nvidia-smi lists 0 of 1 GPUs")
+    assert table[0].endswith("it stays drained")
+    assert table[1:3] == ["b 2 not started 1 of 1 hosts of batch 1 failed (a), more than 0%", "c - up to date"]
+    [name] = run_history.names()
+    assert table[-1] == f"run {name}; `gpuctl runs show {name}` has the details"
