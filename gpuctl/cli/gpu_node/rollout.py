@@ -44,8 +44,8 @@ def roll_out(request: ApplyRequest, steps: RolloutRequest, yes: bool, form: Form
         show_plan(fleet)
         _show_batches(planned)
     if planned:
-        hosts = output.names([host for batch in planned for host in batch])
-        options.confirm(f"\nRoll out to {hosts}{_drains(steps)}?", yes)
+        names = output.names([host for batch in planned for host in batch])
+        options.confirm(f"\nRoll out to {names}{_drains(steps)}?", yes)
     try:
         outcomes = work.carry_out(planned, sys.argv[1:])
     except (KeyboardInterrupt, GpuctlError):
