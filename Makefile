@@ -7,8 +7,8 @@ SHELL := bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # Tests wait more than they compute: one worker more than processors.
 PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
-# Unit tests share no hosts, so that any worker may take any of them; many of them wait for a program or a limit.
-PYTEST_UNIT ?= pytest --numprocesses $(shell expr 2 \* $$(nproc)) --dist worksteal
+# Unit tests share no hosts, so that any worker may take any of them. Each worker collects all tests: one a processor.
+PYTEST_UNIT ?= pytest --numprocesses $(shell nproc) --dist worksteal
 INSTALLED := build/installed
 # Runs in pods, by their Python.
 IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gpuctl.domain.report import Report
     from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.preflight.facts_file import Fleet
+    from gpuctl.workflows.audit_bundle import Outputs
     from gpuctl.workflows.audit_slurm import Selection
 
 LOG = click.Path(path_type=Path, allow_dash=True)
-File = click.Path(dir_okay=False, path_type=Path)
 
 
 class Hours(options.Duration):
@@ -51,7 +51,7 @@ class AuditRequest:
     nodes: str
     logs: tuple[Path, ...]
     files: tuple[Path, ...]
-    save: Path | None
+    save: str | None
     since: float | None
     window: float
     forks: int
@@ -84,7 +84,8 @@ class AuditRequest:
         "of nvidia-smi, dcgmi, ibstat, ethtool or lfs, and facts of --save; - is standard input. Repeatable.",
     ),
     click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG),
-    click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
+    click.option("--save", metavar="FILE|DIR/", help="Save the facts to this file. In a folder (with a final /, or an "
+                 "empty one), also what the nodes' programs print, without secrets: a bundle for --from, or to send."),
     click.option("--since", type=Hours(), help="Only kernel messages of the last TIME, such as 24h.  "
                  "[default: this boot and the one before]"),
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
@@ -122,11 +123,21 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     if not request.slurm and (request.partition or request.nodes):
         raise InvalidInput("audit nodes", "--partition and --nodes are for nodes of Slurm", "add --slurm")
     _check_watch(request, form)
+    if request.save is not None:
+        _check_save(request.save)
     if request.logs:
         _audit_files(request, form, metrics)
     if request.watch:
         _watch(request, metrics)
     _audit_nodes(request, form, metrics)
+
+
+def _check_save(path: str) -> None:
+    """Refuse before nodes are asked what could not be written afterwards."""
+    from gpuctl.workflows import audit_bundle
+
+    if audit_bundle.is_folder(path):
+        audit_bundle.check(Path(path))
 
 
 def _check_watch(request: AuditRequest, form: Form) -> None:
@@ -156,23 +167,33 @@ def _report(request: AuditRequest, selection: Selection) -> Report:
     from gpuctl.core.exit_codes import worst
     from gpuctl.domain.findings import exit_code, worst_first
     from gpuctl.domain.report import Report
-    from gpuctl.nccl.preflight import facts_file
     from gpuctl.workflows import audit as flow
-    from gpuctl.workflows import audit_rules
+    from gpuctl.workflows import audit_bundle, audit_rules
 
     started = time.monotonic()
-    fleet, more = _ask(request, selection), list(selection.findings)
+    (fleet, outputs), more = audit_bundle.split(_ask(request, selection)), list(selection.findings)
     if request.deep is not None:
         fleet, diagnosed = _diagnose(request, selection.hosts, fleet)
         more += diagnosed
     if request.save is not None:
-        facts_file.save(request.save, flow.without_secrets(fleet))
+        _save(request.save, flow.without_secrets(fleet), outputs)
     results = worst_first([*more, *audit_rules.judge(fleet, knowledge.catalogue())])
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
     target = request.inventory or ("slurm" if request.slurm else "localhost")
     return Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
+
+
+def _save(path: str, fleet: Fleet, outputs: Outputs) -> None:
+    from gpuctl.nccl.preflight import facts_file
+    from gpuctl.workflows import audit_bundle
+
+    if audit_bundle.is_folder(path):
+        audit_bundle.save(Path(path), fleet, outputs)
+        click.echo(f"saved in {path}: look through it before you send it to others", err=True)
+    else:
+        facts_file.save(Path(path), fleet)
 
 
 def _table(report: Report) -> None:
@@ -229,10 +250,12 @@ def _ask(request: AuditRequest, selection: Selection) -> Fleet:
     """Facts of the selected nodes."""
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.workflows import audit as flow
+    from gpuctl.workflows import audit_bundle
 
     started = time.monotonic()
     on_result = _ignored if request.quiet else output.unreached
-    asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since)
+    with_outputs = request.save is not None and audit_bundle.is_folder(request.save)
+    asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since, with_outputs)
     fleet = flow.ask(selection.hosts, asked, on_result)
     if not request.quiet:
         count = output.plural(len(selection.hosts), "node")

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from urllib.parse import quote, quote_plus
 
 GONE = "<removed>"
 # A count of tokens is not a secret, nor is a tokenizer.
 COUNTED = r"(?!iz|s[\"']?[ \t]*[:=][ \t]*[\d.]+(?:[\s,;}\]]|$))"
-KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|(?:api|access|wandb|private)[_-]?key|credential"
+KEYS = "(?:api|access|wandb|private|account|signing|encryption)[_-]?key"
+KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|{KEYS}|credential|(?:mysql|redis|db)_pwd"
 NAMED = rf"(?=[\w.-]*(?:{KINDS}))[\w.-]++"
 # Names about a secret that are no secrets: its name, its file, its lifetime. Matching starts only at the name's start.
 VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
 QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
 USER = r"(?:-[uU]|--(?:proxy-)?user)"
 WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
+KEY_NAME = "[A-Z ]*PRIVATE KEY(?: BLOCK)?"
+SIGNED = "x-amz-(?:signature|credential|security-token)|x-goog-signature|signature|sig"  # parameters of an address
 IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
 # Groups: `keep` stays in front, `end` stays behind; the text between is removed.
 # Credentials by their own shape, whatever the name in front of them.
 SHAPES = (
     # -----BEGIN RSA PRIVATE KEY----- … -----END RSA PRIVATE KEY-----
-    r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    rf"(?P<keep>-----BEGIN {KEY_NAME}-----)[\s\S]*?(?P<end>-----END {KEY_NAME}-----|\Z)",
     # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
     # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
@@ -34,6 +39,11 @@ SHAPES = (
     r"\b(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{16}\b",
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|xox[abposr]-[\w-]{10,}|glpat-[\w-]{16,})",
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,})",
+    # Google, npm, PyPI, Stripe, SendGrid, Databricks, Vault, age
+    r"\b(?:AIza[\w-]{35}|GOCSPX-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,})",
+    r"\b(?:SG\.[\w-]{16,}\.[\w-]{16,}|dapi[0-9a-f]{32}|hv[sbr]\.[\w-]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{50,})",
+    # Webhooks of Slack and Discord: whoever has the address may post
+    r"(?P<keep>https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/)(?!<)[\w/-]+",
 )
 PATTERNS = (
     *SHAPES,
@@ -46,12 +56,28 @@ PATTERNS = (
     # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
     rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",
     rf"(?im:(?P<keep>^(?P<indent>[ \t]*(?:-[ \t]+)?)(?=-){VALUED}[ \t]*\n(?P=indent)))[^\s<-][^\n]*",
+    # Signatures of presigned addresses: X-Amz-Signature=…, sig=…; Docker's "auth": "…"; cookies; .netrc
+    rf"(?P<keep>(?i:[?&](?:{SIGNED})=))(?!<)[^\s&\"'\\]+",
+    rf"(?P<keep>{QUOTE}auth{QUOTE}[ \t]*:[ \t]*{QUOTE})(?!<)[A-Za-z0-9+/=_-]{{6,}}",
+    rf"(?P<keep>(?i:\b(?:set-)?cookie{IS}(?:{QUOTE})?))(?!<)[^\n\"'\\]+",
+    r"(?P<keep>(?i:\blogin[ \t]+\S+\s+password[ \t]+))(?!<)\S+",
+    # Pwd=… of connection strings; hashed passwords as in /etc/shadow
+    r"(?P<keep>(?i:;[ \t]*pwd=))(?!<)[^;\s\"']+",
+    r"(?<![\w$])\$(?:2[aby]|apr1|[156y])\$[\w./$=,-]{20,}",
     # 40 characters next to the word aws: a secret access key
     r"(?P<keep>(?i:aws)\S{0,100}\s{0,20}[:=]\s{0,20}[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
 SHAPED = [re.compile(pattern) for pattern in SHAPES]
 READ = [re.compile(pattern) for pattern in PATTERNS]
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
+QUOTED: tuple[Callable[[str], str], ...] = (
+    lambda value: quote(value, safe=""),
+    quote_plus,
+    lambda value: json.dumps(value)[1:-1],
+    lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
+)
+KEY_END = re.compile(rf"-----END {KEY_NAME}-----")
+KEY_LINE = re.compile(r"[A-Za-z0-9+/=]*")
 SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
 
 
@@ -64,6 +90,8 @@ def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
     for pattern in READ:
         text, replaced = pattern.subn(_without, text)
         count += replaced
+    text, replaced = _without_cut_key(text)
+    count += replaced
     before = text.count(GONE)
     text = BLOB.sub(_without_blob, text)
     return text, count + text.count(GONE) - before
@@ -75,13 +103,28 @@ def has_credential(text: str) -> bool:
 
 
 def _forms(known: Iterable[str]) -> list[str]:
-    """Each value as a whole, by line, and in base64; the longest first, as one may be part of another."""
+    """Each value as a whole, by line, in base64, and as URLs and JSON have it; the longest first, as one may be part
+    of another.
+    """
     forms: set[str] = set()
     for value in known:
         parts = {value, value.strip(), *value.splitlines()}
         parts |= {base64.b64encode(part.encode()).decode() for part in (value, value.strip()) if part}
+        parts |= {quoted(part) for part in (value, value.strip()) for quoted in QUOTED}
         forms |= {part for part in parts if len(part) >= SHORTEST}
     return sorted(forms, key=lambda form: (-len(form), form))
+
+
+def _without_cut_key(text: str) -> tuple[str, int]:
+    """Remove the end of a private key whose beginning is not in the text, as in the last lines of a log."""
+    end = KEY_END.search(text)
+    if end is None or text[: end.start()].endswith(GONE):
+        return text, 0
+    before = text[: end.start()].splitlines(keepends=True)
+    kept = len(before)
+    while kept and KEY_LINE.fullmatch(before[kept - 1].rstrip("\r\n")):
+        kept -= 1
+    return "".join(before[:kept]) + GONE + text[end.start() :], 1
 
 
 def _without(match: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ class Settings:
     `contexts`: stage -> shell patterns of Kubernetes context names; the first matching stage in the order of `STAGES`
     counts.
     `repositories`: window name -> folder of the repository it works in. `workspace`: where new windows start.
-    `ask`: the command whose standard input receives the text of `gpuctl kube explain --ask`.
+    `ask`: the command whose standard input receives the text of `gpuctl kube explain --ask` and `kube logs-ai --send`.
     """
 
     contexts: Mapping[str, Sequence[str]] = field(

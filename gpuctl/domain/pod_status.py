@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import NSIG, Signals
 from typing import Any
 
 Pod = dict[str, Any]
@@ -47,3 +48,29 @@ def why_pending(pod: Pod) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "no reason given")
     return ""
+
+
+def last_termination(status: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a container's last termination, by its status; None if it never ended."""
+    state, before = status.get("state") or {}, status.get("lastState") or {}
+    termination: dict[str, Any] | None = state.get("terminated") or before.get("terminated")
+    return termination
+
+
+def is_oom(termination: dict[str, Any]) -> bool:
+    return termination.get("reason") == "OOMKilled"
+
+
+def killing_signal(termination: dict[str, Any]) -> int:
+    """Return the signal that ended a container: the runtime's, else by an exit code above 128; 0 for none."""
+    code = int(termination.get("exitCode") or 0)
+    return int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + NSIG else 0)
+
+
+def ending(termination: dict[str, Any]) -> str:
+    """Describe a termination: "ran out of memory (OOMKilled)", "was killed by signal 11 (SIGSEGV)"."""
+    if is_oom(termination):
+        return "ran out of memory (OOMKilled)"
+    if number := killing_signal(termination):
+        return f"was killed by signal {number} ({Signals(number).name if number in set(Signals) else number})"
+    return f"ended with exit code {int(termination.get('exitCode') or 0)}"

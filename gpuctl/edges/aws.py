@@ -1,8 +1,11 @@
-"""AWS's APIs: bounded reads in parallel, and its errors in words. The only file that imports botocore."""
+"""AWS's APIs: bounded reads in parallel, changes, and its errors in words. The only file that imports botocore."""
 
 from __future__ import annotations
 
 import os
+import random
+import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +22,7 @@ THREADS = 16
 PAGE_SIZE = 1000  # the largest that EC2 takes
 MOST_ITEMS = 200_000  # of one request: more is not read, and is an error
 CONNECT_S, READ_S = 5, 30
+THROTTLED_ATTEMPTS = 6  # of a change
 ATTEMPTS = 6  # botocore waits longer before each, up to 20 s
 # Members of EC2's answers that nobody reads cost half the time of parsing them.
 KEPT: Mapping[str, frozenset[str]] = {
@@ -31,15 +35,23 @@ KEPT: Mapping[str, frozenset[str]] = {
     "NetworkInterfacePrivateIpAddress": frozenset(["PrivateIpAddress"]),
     "NetworkInterfaceAttachment": frozenset(["InstanceId", "DeviceIndex", "NetworkCardIndex", "InstanceOwnerId"]),
 }
-IAM_PREFIXES = {"service-quotas": "servicequotas"}
+IAM_PREFIXES = {
+    "service-quotas": "servicequotas",
+    "elb": "elasticloadbalancing",
+    "elbv2": "elasticloadbalancing",
+}
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
+class NoAnswer(Unreachable):
+    """AWS gave no answer, or failed: a change may have been carried out."""
+
+
 @dataclass(frozen=True)
 class Request:
-    """A read-only request. `operation`: as in AWS's documentation. `items`: the list in its answer that is wanted; ""
-    for the answer itself. `doing` completes "cannot …"."""
+    """A request. `operation`: as in AWS's documentation. `items`: the list in its answer that is wanted; "" for the
+    answer itself. `doing` completes "cannot …"."""
 
     doing: str
     service: str
@@ -62,6 +74,7 @@ class Aws:
 
         self.profile = profile
         self._clients: dict[str, BaseClient] = {}
+        self._making_client = threading.Lock()  # a session is not safe in threads, its clients are
         # An explicit environment variable AWS_MAX_ATTEMPTS or AWS_RETRY_MODE would be ignored by a Config with retries.
         retries = (
             {} if "AWS_MAX_ATTEMPTS" in os.environ else {"retries": {"mode": "standard", "max_attempts": ATTEMPTS}}
@@ -76,7 +89,7 @@ class Aws:
         with self._translated("log in to AWS", ""):
             self._session = Session(profile=profile or None)
             self._session.get_scoped_config()  # raises if the profile or the file is not usable
-            self.region = region or self._session.get_config_variable("region") or ""
+            self.region = region or os.environ.get("AWS_REGION") or self._session.get_config_variable("region") or ""
         if not self.region:
             raise InvalidInput("ask AWS", "no region is set", "set --region, or AWS_REGION, or region in ~/.aws/config")
 
@@ -90,10 +103,27 @@ class Aws:
     ) -> dict[Key, list[Item] | GpuctlError]:
         """Read in parallel; a request that fails gets its error as its value."""
         with AbandonablePool(min(THREADS, max(1, len(requests)))) as pool:
-            for service in {request.service for request in requests.values()}:
-                self._client(service)  # not safe in threads
             running = {key: pool.submit(self._attempt, request, convert) for key, request in requests.items()}
             return {key: future.result() for key, future in running.items()}
+
+    def act(self, request: Request) -> dict[str, Any]:
+        """Send a request that changes something, once: botocore repeats it only if AWS throttled it for certain.
+
+        `NoAnswer` if AWS may have carried it out: read the state before it is sent again.
+        """
+        from botocore import xform_name
+
+        client = self._client(request.service, changes=True)
+        for attempt in range(1, THROTTLED_ATTEMPTS + 1):
+            try:
+                with self._translated(request.doing, request.action):
+                    answer: dict[str, Any] = getattr(client, xform_name(request.operation))(**request.parameters)
+                    return answer
+            except GpuctlError as error:
+                if code_of(error) not in THROTTLED or attempt == THROTTLED_ATTEMPTS:
+                    raise
+                time.sleep(min(20.0, 2.0**attempt * random.uniform(0.5, 1)))  # noqa: S311 - spreads requests
+        raise AssertionError("unreachable")
 
     def _attempt(self, request: Request, convert: Callable[[Any], Item]) -> list[Item] | GpuctlError:
         try:
@@ -130,18 +160,26 @@ class Aws:
                 return
         raise GpuctlError(request.doing, "AWS sent the same page again", "run the command again")
 
-    def _client(self, service: str) -> BaseClient:
-        if service not in self._clients:
-            with self._translated("log in to AWS", ""):
+    def _client(self, service: str, changes: bool = False) -> BaseClient:
+        from botocore.config import Config
+
+        key = f"{service} changes" if changes else service
+        with self._making_client, self._translated("log in to AWS", ""):
+            if key not in self._clients:
                 if service == "ec2":
                     _drop_members(self._session.get_component("data_loader").load_service_model("ec2", "service-2"))
-                self._clients[service] = self._session.create_client(
-                    service, region_name=self.region, config=self._config
-                )
-        return self._clients[service]
+                config = self._config.merge(Config(retries={"total_max_attempts": 1})) if changes else self._config
+                self._clients[key] = self._session.create_client(service, region_name=self.region, config=config)
+            return self._clients[key]
 
     def _translated(self, doing: str, action: str) -> _Translated:
         return _Translated(doing, action, self.profile)
+
+
+def code_of(error: BaseException) -> str:
+    """AWS's code of an error, such as DependencyViolation; "" if AWS did not answer with one."""
+    response = getattr(error.__cause__, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, Mapping) else ""
 
 
 def converted(answers: list[Any] | GpuctlError, convert: Callable[[list[Any]], Item], doing: str) -> Item | GpuctlError:
@@ -194,6 +232,12 @@ ANSWERS: tuple[tuple[tuple[str, ...], type[GpuctlError], str, str], ...] = (
         "no permission for {action}",
         "have {action} allowed for this login",
     ),
+    (
+        ("LimitExceeded",),
+        GpuctlError,
+        "{message}",
+        "a limit of the account is reached: remove what is not used, or ask for more in Service Quotas",
+    ),
     (("OptInRequired",), Unreachable, "this account may not use the region", "enable it, or set --region"),
     (
         ("NotFound", "Malformed", "InvalidInstanceType", "InvalidParameterValue"),
@@ -219,7 +263,7 @@ class _Translated:
 
         if isinstance(error, ResponseParserError):
             hint = "a proxy or another server answered: check the proxy and AWS_ENDPOINT_URL"
-            raise Unreachable(self.doing, f"the answer is not from AWS: {page_line(str(error))}", hint) from error
+            raise NoAnswer(self.doing, f"the answer is not from AWS: {page_line(str(error))}", hint) from error
         if isinstance(error, ClientError):
             raise self.refused(error.response) from error
         if isinstance(error, BotoCoreError):
@@ -244,7 +288,9 @@ class _Translated:
             if any(part in code for part in parts):
                 words = {"action": self.action, "message": message or code, "login": self.login}
                 return kind(self.doing, f"{wrong.format(**words)} ({code})", hint.format(**words))
-        return GpuctlError(self.doing, f"{message or 'no message'} ({code or 'no code'})")
+        failed = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        kind = NoAnswer if failed else GpuctlError
+        return kind(self.doing, f"{message or 'no message'} ({code or 'no code'})", "try again" if failed else "")
 
     def not_reached(self, error: Exception) -> GpuctlError:
         """The error that kept AWS from being asked."""
@@ -261,9 +307,9 @@ class _Translated:
              "`aws configure list-profiles` lists them"),
             (boto.ConfigParseError, InvalidInput, "~/.aws/config or credentials cannot be parsed", "correct the file"),
             (boto.InvalidRegionError, InvalidInput, "the region is not valid", "set --region, such as us-east-1"),
-            ((boto.ConnectTimeoutError, boto.ReadTimeoutError), Unreachable, "AWS gave no answer in time",
+            ((boto.ConnectTimeoutError, boto.ReadTimeoutError), NoAnswer, "AWS gave no answer in time",
              "check the region, the proxy and AWS_ENDPOINT_URL"),
-            ((boto.HTTPClientError, boto.ConnectionError), Unreachable, "AWS could not be reached",
+            ((boto.HTTPClientError, boto.ConnectionError), NoAnswer, "AWS could not be reached",
              "check the region, the network, the proxy and AWS_ENDPOINT_URL"),
         )  # fmt: skip
         for kinds, kind, wrong, hint in rows:

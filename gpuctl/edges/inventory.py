@@ -17,6 +17,7 @@ from gpuctl.edges.processes import Done, Processes
 Variables = dict[str, Any]
 
 LIMIT_S = 120.0  # an inventory plugin may query a cloud with thousands of machines
+WITH_PIPE_S = 15.0  # for an inventory with a pipe, which Ansible waits for unless it ignores its name
 MOST_MEMORY = 2**30  # bytes; enough for the variables of some 10,000 hosts
 
 _DENIED, _DANGLING = ": permission denied", ": a link to a missing file"
@@ -56,10 +57,11 @@ def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int
     longer than `limit_s`, or Ansible needs more than `most_memory` bytes for it.
     """
     doing, hint = f"read the inventory {source}", f"try it alone: ansible-inventory --list -i {source}"
+    pipe = _pipe_in(source)
+    limit_s = min(limit_s, WITH_PIPE_S) if pipe else limit_s
     done = _run_ansible(source, limit, limit_s, most_memory)
     wrong = _failure(done, limit_s, most_memory)
-    pipe = None if done.excess or done.code is not None else _pipe_in(source)
-    if pipe:
+    if pipe and done.code is None and not done.excess:
         raise InvalidInput(doing, f"{pipe} is a pipe, which was waited for in vain", "move it out of the inventory")
     if wrong:
         raise InvalidInput(doing, wrong, _MAKE_READABLE if wrong.endswith((_DENIED, _DANGLING)) else hint)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -82,27 +82,49 @@ def open_window(argv: Sequence[str]) -> str:
     return f"{argv[0]} ended with status {code}" if code else ""
 
 
-def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
+def show(argv: Sequence[str], folder: str | None = None) -> int:
     """Run a program on the user's terminal, and return its exit status; Ctrl-C reaches only the program.
 
     The terminal's settings are restored in any case.
     """
     need(argv[0])
-    with (
-        as_it_was(),
-        subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process,
-    ):
+    with as_it_was(), subprocess.Popen(list(argv), cwd=folder) as process:
         # Handlers instead of SIG_IGN, which the program would inherit.
         ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
-        mine = {signal.SIGINT: lambda *_: None, **ending}
-        before = {number: signal.signal(number, handler) for number, handler in mine.items()}
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it may end without reading all of it
-                process.communicate(None if stdin is None else stdin.encode())
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with _handled({signal.SIGINT: lambda *_: None, **ending}):
+            process.wait()
         return process.returncode
+
+
+def feed(argv: Sequence[str], text: str) -> int:
+    """Pass a text to a program on standard input, once; it writes to the user's terminal. Return its exit status.
+
+    Ctrl-C, SIGTERM and SIGHUP end the program, twice: kill it, and raise KeyboardInterrupt. OSError if it cannot be
+    started.
+    """
+    signals = list[int]()
+    with as_it_was(), subprocess.Popen(list(argv), stdin=subprocess.PIPE) as process:
+
+        def end(number: int, _frame: object) -> None:
+            signals.append(number)
+            (process.kill if len(signals) > 1 else process.terminate)()
+
+        with _handled(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
+            process.communicate(text.encode(errors="replace"))  # it may end without reading all of it
+    if signals:
+        raise KeyboardInterrupt
+    return process.returncode
+
+
+@contextlib.contextmanager
+def _handled(handlers: Mapping[signal.Signals, Callable[[int, Any], object]]) -> Iterator[None]:
+    """Handle signals in a block, and restore the handlers before it."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def become(argv: Sequence[str], more: Mapping[str, str] | None = None) -> NoReturn:

@@ -33,14 +33,15 @@ def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def actions(cluster: EksCluster) -> list[str]:
-    """IAM actions of all calls that make the cluster, beside those that read."""
-    names = ["eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"]
-    names += ["iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"]
-    names += ["eks:CreateAddon"] if cluster.addons else []
+    """IAM actions of all calls that make the cluster, beside those that read, and those of groups with EFA."""
+    names = ["eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource"]
+    names += ["iam:CreateRole", "iam:TagRole", "iam:AttachRolePolicy", "iam:PassRole"]
+    names += ["ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"]
     names += ["eks:CreateAccessEntry", "eks:AssociateAccessPolicy"] if cluster.admins else []
     if cluster.vpc is not None:
-        names += ["ec2:CreateVpc", "ec2:CreateSubnet", "ec2:CreateRouteTable", "ec2:CreateInternetGateway"]
-        names += ["ec2:CreateNatGateway", "ec2:AllocateAddress"]
+        names += ["ec2:CreateVpc", "ec2:ModifyVpcAttribute", "ec2:CreateSubnet", "ec2:CreateInternetGateway"]
+        names += ["ec2:AttachInternetGateway", "ec2:AllocateAddress", "ec2:CreateNatGateway"]
+        names += ["ec2:CreateRouteTable", "ec2:CreateRoute", "ec2:AssociateRouteTable"]
     names += ["ec2:CreatePlacementGroup"] if any(one.placement == "cluster" for one in cluster.node_groups) else []
     return names
 
@@ -80,10 +81,11 @@ def version(cluster: EksCluster, facts: Facts) -> list[Finding]:
     known = {one.name: one for one in facts.versions}
     if subject not in known:
         return [fail("version", subject, "EKS does not offer this version", f"it offers {named(sorted(known), 8)}")]
-    return [_support(known[subject], facts.now.date(), _newest(known))]
+    return [support(known[subject], facts.now.date(), newest_of(known))]
 
 
-def _support(one: Version, today: date, newest: str) -> Finding:
+def support(one: Version, today: date, newest: str) -> Finding:
+    """A version that EKS offers, by the ends of its support."""
     end = one.standard_end
     if one.extended_end is not None and one.extended_end <= today:
         return fail("version", one.name, f"its extended support ended on {one.extended_end}", f"use {newest}")
@@ -97,7 +99,8 @@ def _support(one: Version, today: date, newest: str) -> Finding:
     return ok("version", one.name, f"standard support until {end}")
 
 
-def _newest(known: Iterable[str]) -> str:
+def newest_of(known: Iterable[str]) -> str:
+    """The newest of versions such as 1.36."""
     return max(known, key=_numbers)
 
 

@@ -16,7 +16,8 @@ DEFAULTS: Mapping[str, str] = {
     "DESIRED_NODES": "1",
 }
 TEXT = """---
-# An EKS cluster with one group of GPU nodes. `gpuctl eks plan NAME` predicts what would fail, and its cost.
+# An EKS cluster with one group of GPU nodes. `gpuctl eks plan NAME` predicts what would fail, and its cost;
+# `gpuctl eks create NAME` makes it, `gpuctl eks destroy NAME` removes it.
 name: {CLUSTER_NAME}
 region: {AWS_REGION}
 version: "{version}"
@@ -34,7 +35,7 @@ node_groups:
     placement: none
     taints: ["nvidia.com/gpu:NoSchedule"]
 
-# How long it is meant to live: `gpuctl eks plan` prints the cost until then.
+# How long it lives: `gpuctl eks plan` prints the cost until then, `gpuctl eks reap` removes it after.
 ttl: 8h
 """
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpuctl.core.text import named, plural
-from gpuctl.domain.findings import Finding, fail, unknown
+from gpuctl.domain.findings import Finding, fail, unknown, warn
 from gpuctl.gpu_node import offers
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Component
+from gpuctl.gpu_node.rows import Efa
 from gpuctl.gpu_node.version import driver_version
 
 Planned = tuple[Component | None, list[Finding]]
 TOOLKIT_REPOSITORY = "add NVIDIA's container toolkit repository and its key, fetch the package lists, and plan again"
+FULL = "full"  # EFA with libfabric and Open MPI
 CUDA_REPOSITORY = "add NVIDIA's CUDA repository and its key, fetch the package lists, and plan again"
 
 
@@ -46,23 +48,71 @@ def dcgm(case: Case) -> Planned:
 
 
 def efa(case: Case) -> Planned:
-    """EFA's installer, by the version it recorded, where the host has EFA devices."""
+    """EFA's installer, by the version that it recorded and the packages that this record names."""
     facts, desired = case.facts, case.request.efa
     if desired is None:
         return None, []
+    component = Component("efa", desired, None)
+    findings = _efa_impossible(case)
+    if findings:
+        return component, findings
+    row = _efa_row(case)
+    unread = [name for name in ("efa_installed", "efa_wrong", "efa_kind") if name in facts.unread]
+    if row is None or unread or facts.efa_installed is None or facts.efa_wrong is None:
+        message = f"the installed version could not be read{facts.why(*unread)}"
+        return component, [unknown("efa", case.host, message, "look at /opt/amazon/efa_installed_packages")]
+    kind = case.request.efa_kind or FULL
+    is_there = facts.efa_installed == desired and facts.efa_kind == kind
+    if facts.efa_wrong:
+        message = f"{facts.efa_installed or 'no recorded version'}, and not whole: {'; '.join(facts.efa_wrong)}"
+        findings.append(warn("efa", case.host, message, "gpuctl bootstrap gpu-node repairs it"))
+    if facts.efa_installed and _number(facts.efa_installed) > _number(desired):
+        message = f"{facts.efa_installed} is installed, and is removed before {desired} is installed"
+        findings.append(warn("efa", case.host, message, f"set efa: {facts.efa_installed} to keep it"))
+    shown = facts.efa_installed + (f" {facts.efa_kind}" if facts.efa_kind not in {None, "full"} else "")
+    installed = shown + (", not whole" if facts.efa_wrong else "")
+    devices = plural(len(facts.efa_devices or ()), "EFA device")
+    why = f"{kind}, for {devices}; the installed version is that of {row.record}"
+    changes = bool(not is_there or facts.efa_wrong)
+    if not facts.efa_installed:
+        why += "; its uninstaller, for rollback, takes rdma-core along, also the distribution's"
+    return replace(component, installed=installed, why=why, changes=changes), findings
+
+
+def _efa_row(case: Case) -> Efa | None:
+    return next((row for row in case.known.efa if case.facts.distribution in row.distributions), None)
+
+
+def _efa_impossible(case: Case) -> list[Finding]:
+    """Why EFA's installer has no place on the host."""
+    facts = case.facts
     if facts.efa_devices is None:
         message = f"the PCI bus could not be read{facts.why('efa_devices')}"
-        return Component("efa", desired, None), [unknown("efa", case.host, message, "read the host as root")]
+        return [unknown("efa", case.host, message, "read the host as root")]
     if not facts.efa_devices:
-        return Component("efa", "none", facts.efa_installed, why="the host has no EFA device", changes=False), []
-    record = next((row.record for row in case.known.efa if row.manager == case.manager), "")
-    if facts.efa_installed is None:
-        message = f"the installed version could not be read{facts.why('efa_installed')}"
-        return Component("efa", desired, None), [
-            unknown("efa", case.host, message, f"look at {record or 'its record'}")
-        ]
-    why = f"{plural(len(facts.efa_devices), 'EFA device')}; the installed version is that of {record}"
-    return Component("efa", desired, facts.efa_installed, why=why, changes=facts.efa_installed != desired), []
+        hint = "attach an interface of the type efa to the instance, or leave efa out of its gpu_stack"
+        return [fail("efa", case.host, "the PCI bus has no EFA device", hint)]
+    if _efa_row(case) is None:
+        name = facts.distribution or f"its distribution, which could not be read{facts.why('distribution')}"
+        hint = "leave efa out of its gpu_stack; or add the distribution to packages.yml, with a source"
+        return [unknown("efa", case.host, f"no row says that EFA's installer supports {name}", hint)]
+    return []
+
+
+def efa_uri(case: Case) -> str:
+    """Address of the archives of EFA's installer; "" if no row has the distribution."""
+    row = _efa_row(case)
+    return case.request.efa_source or (row.base if row else "")
+
+
+def efa_keys(case: Case) -> tuple[str, ...]:
+    """Fingerprints of keys that may sign them."""
+    pinned = tuple(key.fingerprint for key in case.known.keys if key.name == "efa")
+    return (case.request.efa_key,) if case.request.efa_key else pinned
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _packages(case: Case, component: Component, packages: Sequence[str], add: str) -> Planned:

@@ -11,7 +11,7 @@ from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rows import Knowledge
 
 KIND = "gpu_stack"
-PARTS = ("driver", "fabric", "toolkit", "dcgm")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa")
 NOUVEAU = "/etc/modprobe.d/gpuctl-nvidia.conf"
 PIN = "/etc/apt/preferences.d/gpuctl-nvidia.pref"
 MODULES = "/etc/modules-load.d/gpuctl-nvidia.conf"
@@ -45,6 +45,7 @@ def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequenc
         "fabric": _fabric(made),
         "toolkit": _toolkit(made),
         "dcgm": _dcgm(made, known),
+        "efa": _efa(made),
     }
     return [_knob(part, (values[part] if part in parts else None) or {}) for part in PARTS]
 
@@ -134,6 +135,17 @@ def _dcgm(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
     names = {name for name, _ in component.versions}
     units = [row.unit for row in known.dcgm if names == set(row.packages)]
     return {**_of(component), "units": units, "removes": list(component.removes), "start": made.reboot is not True}
+
+
+def _efa(made: StackPlan) -> dict[str, Any] | None:
+    """EFA's installer is no package: it comes in a signed archive."""
+    component = _component(made, "efa")
+    if component is None:
+        return None
+    is_minimal = made.efa_kind == "minimal"
+    source = {"uri": made.efa_uri, "fingerprints": list(made.efa_keys)}
+    wanted = {"version": component.desired, "minimal": is_minimal, **source}
+    return {"shown": f"{component.desired} {made.efa_kind}", "efa": wanted}
 
 
 def _of(component: Component) -> dict[str, Any]:

@@ -161,7 +161,16 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
             rows.Dcgm, "rows", {"cuda_major": Whole(1, 99), "packages": _NAMES, "removes": _NAMES, "unit": _TEXT}
         ),
         "toolkit": _rows(rows.Toolkit, "rows", {"packages": _NAMES, "revision": _TEXT}),
-        "efa": _rows(rows.Efa, "rows", {"manager": Choice(("apt", "dnf")), "record": _TEXT, "libraries": _TEXT}),
+        "efa": _rows(
+            rows.Efa,
+            "rows",
+            {
+                "manager": Choice(("apt", "dnf")),
+                "distributions": _DISTRIBUTIONS,
+                **dict.fromkeys(("record", "libraries", "base"), _TEXT),
+            },
+            why=_TEXT,
+        ),
     },
     "mig.yml": {
         "mig": _rows(

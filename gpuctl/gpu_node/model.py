@@ -94,6 +94,8 @@ class HostGpuFacts:
     offers: Mapping[str, tuple[str, ...]] | None = field(hash=False)
     lists_age_days: int | None  # since the package lists were fetched
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
+    efa_kind: str | None  # full or minimal; None without an installation
+    efa_wrong: tuple[str, ...] | None  # why it is half installed, or has no module for the running kernel
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def why(self, *names: str) -> str:
@@ -121,6 +123,9 @@ class StackRequest:
     without: tuple[str, ...] = ()
     source: str | None = None
     imex_nodes: tuple[str, ...] = ()
+    efa_kind: str | None = None  # None for full; minimal: kernel module and rdma-core only
+    efa_source: str | None = None  # where EFA's archives are; None for AWS's server
+    efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
 
     @property
     def branch(self) -> int | None:
@@ -174,6 +179,9 @@ class StackPlan:
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add
     imex_nodes: tuple[str, ...] = ()
+    efa_kind: str = ""
+    efa_uri: str = ""  # where EFA's archives are
+    efa_keys: tuple[str, ...] = ()  # fingerprints that may sign them
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None

@@ -15,6 +15,8 @@ from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, St
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
+BUILDS_MODULES = ("driver", "efa")  # by DKMS
+
 
 class Driver(NamedTuple):
     """Decision about the driver. `request`: with the full version, if one could be chosen of a branch."""
@@ -67,6 +69,9 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
         imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
+        efa_kind=(request.efa_kind or components.FULL) if request.efa else "",
+        efa_uri=components.efa_uri(case) if request.efa else "",
+        efa_keys=components.efa_keys(case) if request.efa else (),
         additions=tuple(row for row in facts.additions or () if not row.wrong),
         holds=holds(chosen, flavour, fabric, request, facts) if chosen else (),
         pin=offers.filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",
@@ -174,7 +179,8 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
         if driver.component.changes is not False:
             headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
             findings += host_check.judge_headers(host, facts, headers)
-            findings += host_check.judge_secure_boot(host, facts)
+    if any(part.name in BUILDS_MODULES and part.changes is not False for part in parts):
+        findings += host_check.judge_secure_boot(host, facts)
     if parts:
         findings += host_check.judge_packages(host, facts, case.request, case.known)
         findings += host_check.judge_repositories(host, facts, case.known)

@@ -155,10 +155,15 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Efa:
+    """EFA's installer on distributions that it knows. `base`: address of its archives."""
+
     manager: str
+    distributions: tuple[str, ...]
     record: str
     libraries: str
+    base: str
     source: str
+    why: str = ""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,11 @@ def _driver(text: str) -> DriverVersion | int | str | None:
 
 
 def _source(text: str) -> str | None:
-    return text if text == "nvidia" or re.fullmatch(r"(https?://[^\s/]|file:/)\S*", text) else None
+    return text if text == "nvidia" or _address(text) else None
+
+
+def _address(text: str) -> str | None:
+    return text.rstrip("/") if re.fullmatch(r"(https?://[^\s/]|file:/)\S*", text) else None
 
 
 def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
@@ -44,9 +48,15 @@ def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
     if driver == NONE and values.get("flavour", "auto") != "auto":
         at.inside("flavour").refuse(node, "is set although the driver is none", "leave it out")
         return None
+    lonely = [] if "efa" in values else [name for name in OF_EFA if name in values]
+    for name in lonely:
+        at.inside(name).refuse(node, "is set although efa is not", "set efa: 1.48.0, or leave it out")
+    if lonely:
+        return None
     return StackRequest(**{**values, "driver": None if driver == NONE else driver})
 
 
+OF_EFA = ("efa_kind", "efa_key", "efa_source")
 _VERSION = r"\d+\.\d+\.\d+"
 FIELDS = Section(
     {
@@ -56,6 +66,9 @@ FIELDS = Section(
         "toolkit": Text(_VERSION, "a version such as 1.20.0"),
         "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
         "efa": Text(_VERSION, "a version such as 1.48.0"),
+        "efa_kind": Choice(("full", "minimal")),
+        "efa_key": Text(r"[0-9A-F]{40}", "a fingerprint of 40 upper-case hexadecimal digits"),
+        "efa_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
         "repository": Choice(("nvidia", "distribution")),
         "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
         "imex_nodes": ListOf(Text(r"[0-9A-Fa-f.:]+", "the address of a tray"), "addresses", unique=True),

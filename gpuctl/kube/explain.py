@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.core.redact import NAMED, removed
+from gpuctl.core.redact import removed
 from gpuctl.edges import programs
-from gpuctl.edges.kube import kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.kube.pod_secrets import literals, secrets_of, values_of
 
 QUESTION = (
     "These are a Kubernetes cluster's records of one pod. Explain in plain words what is wrong with it, the most "
@@ -44,18 +40,10 @@ def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
             parts.append(
                 _part(f"last {lines} lines of {container} before its restart", _output(kube, *tail, "--previous"))
             )
-    values, unread = _values(kube, secrets_of(pod_object))
+    values, unread = values_of(kube, secrets_of(pod_object))
     text, count = removed("\n".join(parts), [*values, *literals(pod_object)])
     note = f"these Secrets could not be read, so their values may be in the text: {', '.join(unread)}" if unread else ""
     return Explained(text, count, note)
-
-
-def ask(command: Sequence[str], text: str) -> int:
-    """Pass the text to a program, once, on standard input."""
-    if not programs.installed(command[0]):
-        hint = "set another command in the settings: ask"
-        raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
-    return kubectl.show(command, stdin=QUESTION + text)
 
 
 def _part(title: str, text: str) -> str:
@@ -77,64 +65,3 @@ def _ran_before(pod: Mapping[str, Any], container: str) -> bool:
     status = pod.get("status") or {}
     statuses = [item for kind in ("initContainerStatuses", "containerStatuses") for item in status.get(kind) or ()]
     return any(item["name"] == container and item.get("restartCount", 0) > 0 for item in statuses)
-
-
-def secrets_of(pod: Mapping[str, Any]) -> list[str]:
-    """List the Secrets that a pod uses: in environment variables, as files, to pull images."""
-    spec = pod.get("spec") or {}
-    volumes = spec.get("volumes") or ()
-    projected = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
-    names = [
-        *(item.get("name") for item in spec.get("imagePullSecrets") or ()),
-        *(_nested(variable, "valueFrom", "secretKeyRef", "name") for variable in _container_items(spec, "env")),
-        *(_nested(source, "secretRef", "name") for source in _container_items(spec, "envFrom")),
-        *(_nested(volume, "secret", "secretName") for volume in volumes),
-        *(_nested(source, "secret", "name") for source in projected),
-    ]
-    return sorted({str(name) for name in names if name})
-
-
-def literals(pod: Mapping[str, Any]) -> list[str]:
-    """List plain-text values of environment variables whose names mark them as secret."""
-    secret = re.compile(NAMED, re.IGNORECASE)
-    variables = _container_items(pod.get("spec") or {}, "env")
-    return [v["value"] for v in variables if v.get("value") and secret.fullmatch(v.get("name", ""))]
-
-
-def _container_items(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """Collect the items of one list field from all containers."""
-    kinds = ("initContainers", "containers", "ephemeralContainers")
-    return [item for kind in kinds for container in spec.get(kind) or () for item in container.get(field) or ()]
-
-
-def _nested(value: Any, *names: str) -> Any:
-    """Return a value from nested mappings; None if any level is missing."""
-    for name in names:
-        value = (value or {}).get(name)
-    return value
-
-
-def _values(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Read the values of these Secrets, to remove them from the text; also returns the unreadable ones."""
-    values: list[str] = []
-    unread: list[str] = []
-    for name in names:
-        try:
-            secret = kube.json(f"read the Secret {name}", "get", "secret", name, "--request-timeout=10s")
-        except GpuctlError:
-            unread.append(name)
-            continue
-        values += decoded(secret.get("data") or {})
-    return values, unread
-
-
-def decoded(data: Mapping[str, str]) -> list[str]:
-    """Return a Secret's values as base64 and, if they are text, decoded."""
-    texts = []
-    for value in data.values():
-        texts.append(value)
-        try:
-            texts.append(base64.b64decode(value, validate=True).decode())
-        except (binascii.Error, UnicodeDecodeError):
-            continue
-    return texts

@@ -101,20 +101,24 @@ def _leads_out_in_part(table: RouteTable) -> bool:
     return any(not block.is_private for block in wide)
 
 
-def routes(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
-    """Routes to the internet and to AWS's services goes."""
+def routes(
+    subnet: Subnet, subnets: Sequence[Subnet], network: Network, *, several_interfaces: bool = True
+) -> list[Finding]:
+    """Routes to the internet and to AWS's services. `several_interfaces`: of some instances there."""
     if isinstance(network.tables, GpuctlError):
         return [unknown_because("routes", subnet.name, network.tables)]
     table = network.table(subnet.name, subnet.vpc)
     if table is None:
         message = "AWS lists no route table for it"
         return [unknown("routes", subnet.name, message, "list it with the account that owns its VPC")]
-    found = list(_routes(subnet, table, subnets, network))
+    found = list(_routes(subnet, table, subnets, network, several_interfaces))
     target = default_route(table)
     return or_ok("routes", subnet.name, found, f"{table.name}: {target or 'no default route'}")
 
 
-def _routes(subnet: Subnet, table: RouteTable, subnets: Sequence[Subnet], network: Network) -> Iterator[Finding]:
+def _routes(
+    subnet: Subnet, table: RouteTable, subnets: Sequence[Subnet], network: Network, several_interfaces: bool
+) -> Iterator[Finding]:
     for route in table.routes:
         if not route.works:
             message = (
@@ -122,7 +126,7 @@ def _routes(subnet: Subnet, table: RouteTable, subnets: Sequence[Subnet], networ
             )
             yield fail("routes", subnet.name, f"{message}which is gone (blackhole)", "delete or replace the route")
     target = default_route(table)
-    if target.startswith("igw-"):
+    if target.startswith("igw-") and several_interfaces:
         message = (
             f"{table.name}: the default route is {target}; an instance with several interfaces gets no public address, "
             "and reaches nothing outside without an Elastic IP"
@@ -164,12 +168,17 @@ def endpoints(subnet: Subnet, network: Network) -> list[Finding]:
         return [ok("endpoints", subnet.name, f"AWS's services are reached through {target}")]
     if isinstance(network.endpoints, GpuctlError):
         return [unknown_because("endpoints", subnet.name, network.endpoints)]
-    present = [one for one in network.endpoints if one.vpc == subnet.vpc and _serves(one, table)]
-    missing = [service for service in NEEDED if service not in {one.service for one in present}]
+    missing = missing_endpoints(subnet, table, network.endpoints)
     if not missing:
         return [ok("endpoints", subnet.name, f"has endpoints for {', '.join(NEEDED)}")]
     target = target or ("routes to parts of the internet" if _leads_out_in_part(table) else "")
     return [_without(subnet, target, missing, is_dead=target in {one.name for one in nats if one.state != "available"})]
+
+
+def missing_endpoints(subnet: Subnet, table: RouteTable, present: Sequence[Endpoint]) -> list[str]:
+    """Services that nodes need and that no endpoint serves in a subnet."""
+    served = {one.service for one in present if one.vpc == subnet.vpc and _serves(one, table)}
+    return [service for service in NEEDED if service not in served]
 
 
 def _without(subnet: Subnet, target: str, missing: Sequence[str], *, is_dead: bool) -> Finding:
@@ -196,7 +205,7 @@ def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
     return endpoint.available and reached
 
 
-def acl(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Finding]:
+def acl(subnet: Subnet, subnets: Sequence[Subnet], network: Network, *, efa: bool = True) -> list[Finding]:
     """Traffic that the network ACL denies: EFA between subnets of a zone, the control plane, the internet."""
     if isinstance(network.acls, GpuctlError):
         return [unknown_because("network-acl", subnet.name, network.acls)]
@@ -205,7 +214,7 @@ def acl(subnet: Subnet, subnets: Sequence[Subnet], network: Network) -> list[Fin
     if own is None or not isinstance(vpc, Vpc):
         return [unknown("network-acl", subnet.name, "its network ACL or its VPC is not listed")]
     table = network.table(subnet.name, subnet.vpc)
-    found = [*_efa(subnet, own, subnets), *_control_plane(subnet, own, vpc, subnets)]
+    found = [*(_efa(subnet, own, subnets) if efa else ()), *_control_plane(subnet, own, vpc, subnets)]
     if table is None or default_route(table):
         found += _internet(subnet, own)
     return or_ok("network-acl", subnet.name, found, f"{own.name} allows what nodes need")

@@ -74,6 +74,7 @@ class Reservation:
 class Subnet:
     """A subnet. `block`: None if it has IPv6 only. `zone_id`: such as use1-az6; `zone` differs between accounts.
 
+    `public_addresses`: instances get a public address of their own accord; None if AWS does not say.
     `aws_free`: AvailableIpAddressCount before and after the interfaces were listed. `shared_by`: the account that
     shares it, "" for a subnet of this account. `reservations`: None if AWS refused to list them; `why` says why.
     """
@@ -90,6 +91,7 @@ class Subnet:
     interfaces: Sequence[Interface] = ()
     reservations: Sequence[Reservation] | None = ()
     why: str = ""
+    public_addresses: bool | None = None
 
 
 @dataclass(frozen=True)

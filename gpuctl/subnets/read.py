@@ -31,6 +31,7 @@ def subnet(answer: Answer, account: str = "") -> Subnet:
             label=named.get("Name", ""),
             shared_by=owner if account and owner != account else "",
             tags=named,
+            public_addresses=answer.get("MapPublicIpOnLaunch"),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _misfit("subnet", answer.get("SubnetId"), error) from error

@@ -18,7 +18,7 @@ from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
-from gpuctl.workflows import audit_rules
+from gpuctl.workflows import audit_bundle, audit_rules
 from gpuctl.workflows.preflight_facts import fleet_of
 
 COMMAND = "gpuctl audit"
@@ -30,17 +30,20 @@ class AuditOptions:
     """`forks`: nodes at a time. `limit_s` for one node. `window_s`: seconds between two readings of the counters.
 
     `since_h`: only messages that the journal has of the last hours; None for all of this boot and the one before.
+    `outputs`: also what programs of the node print (audit_bundle.split).
     """
 
     forks: int = 64
     limit_s: float = 120.0
     window_s: float = 2.0
     since_h: float | None = None
+    outputs: bool = False
 
 
 def ask(hosts: Sequence[Target], options: AuditOptions, on_result: Callable[[HostResult], None]) -> Fleet:
     """Collect the facts of every host; hosts that do not answer are `unasked`, with the reason."""
-    request: dict[str, Any] = {"action": "facts", "subjects": "audit", "window_s": options.window_s}
+    subjects = "audit and outputs" if options.outputs else "audit"
+    request: dict[str, Any] = {"action": "facts", "subjects": subjects, "window_s": options.window_s}
     if options.since_h is not None:
         request["since_h"] = options.since_h
     results = run_on_all(
@@ -97,10 +100,15 @@ def judge_folder(folder: Path, catalogue: Catalogue) -> list[Finding]:
     """Findings for the nodes whose outputs a folder has, compared with each other."""
     nodes: dict[str, dict[str, Any]] = {}
     findings: list[Finding] = []
-    for node, recordings in recorded.read_folder(folder).items():
-        for recording in recordings:
-            if recording.format == recorded.FACTS:
-                findings += _facts(recording.path, catalogue)
+    by_node = recorded.read_folder(folder)
+    facts_files = [r.path for recordings in by_node.values() for r in recordings if r.format == recorded.FACTS]
+    judged_before = {path for file in facts_files for path in audit_bundle.evidence(file)}
+    for file in facts_files:
+        findings += _facts(file, catalogue)
+    for node, all_recordings in by_node.items():
+        recordings = [recording for recording in all_recordings if recording.path not in judged_before]
+        if not recordings:
+            continue
         facts, own, rivals = _node(recordings, catalogue)
         findings += [replace(finding, subject=kernel.subject_of(finding, node)) for finding in own]
         nodes.update({node: facts} if facts else {})

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because, warn
+from gpuctl.eks import network
 from gpuctl.eks.facts import Facts
 from gpuctl.eks.model import EksCluster, NodeGroup
+from gpuctl.eks.network import Home
 from gpuctl.subnets import demand, forecast, node_type
 from gpuctl.subnets.model import Listing, Subnet
 
+Node = node_type.NodeType | GpuctlError
 PODS = 10  # on a node with an address of their own, where the file has no max_pods
 CONTROL_PLANE_FREE = 6  # addresses that EKS needs in each subnet of a cluster
 
@@ -36,8 +39,7 @@ def addresses(
         made, kind = nodes[group.instance_type], facts.types[group.instance_type]
         if isinstance(made, GpuctlError) or isinstance(kind, GpuctlError):
             return [unknown("addresses", group.name, f"the interfaces of {group.instance_type} are not known")]
-        homes = [one for one in listing.subnets if one.name in cluster.subnets and one.zone_id in kind.zones]
-        batches.append(_batch(group, made, _near(group, homes, facts), listing.subnets, cni))
+        batches.append(_batch(group, made, homes(cluster, group, made, facts, listing), listing.subnets, cni))
         if group.max_pods and group.max_pods > batches[-1].demand.most_pods:
             message = f"max_pods is {group.max_pods}, and {batches[-1].demand.most_pods} pods can have an address"
             findings.append(warn("addresses", group.name, message, "lower it, or set ENABLE_PREFIX_DELEGATION=true"))
@@ -48,17 +50,20 @@ def addresses(
     return [*findings, *_shortage(cluster, listing.subnets, batches)]
 
 
-def _near(group: NodeGroup, homes: Sequence[Subnet], facts: Facts) -> list[Subnet]:
-    """Subnets in which a group can have nodes: those of its reservation's zone, or of one zone in a cluster group."""
-    reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
+def homes(cluster: EksCluster, group: NodeGroup, node: Node, facts: Facts, listing: Listing) -> list[Subnet]:
+    """Subnets in which nodes of a group are made. `node`: its interfaces, if they are known."""
+    kind, reservations = facts.types[group.instance_type], facts.reservations
+    reserved = None if isinstance(reservations, GpuctlError) else reservations.get(group.reservation)
+    zones = set() if isinstance(kind, GpuctlError) else set(kind.zones)
     if reserved is not None:
-        return [one for one in homes if one.zone_id == reserved.zone_id]
-    if group.placement != "cluster":
-        return list(homes)
-    free: dict[str, int] = {}
-    for one in homes:
-        free[one.zone_id] = free.get(one.zone_id, 0) + min(one.aws_free)
-    return [one for one in homes if one.zone_id == max(free, key=lambda zone: free[zone])]
+        zones &= {reserved.zone_id}
+    has_efa = not isinstance(node, GpuctlError) and any(
+        one.kind != node_type.PLAIN for one in node_type.interfaces(node, node_type.Layout(group.layout))
+    )
+    given = [one for one in listing.subnets if one.name in cluster.subnets]
+    places = [Home(one.name, one.zone_id, min(one.aws_free)) for one in given]
+    chosen = {one.name for one in network.homes(group, has_efa, zones, places)}
+    return [one for one in given if one.name in chosen]
 
 
 def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[forecast.Batch]) -> list[Finding]:
@@ -82,9 +87,9 @@ def _shortage(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[
 
 
 def _batch(
-    group: NodeGroup, made: node_type.NodeType, homes: Sequence[Subnet], subnets: Sequence[Subnet], cni: demand.Cni
+    group: NodeGroup, made: node_type.NodeType, places: Sequence[Subnet], subnets: Sequence[Subnet], cni: demand.Cni
 ) -> forecast.Batch:
-    planned = node_type.interfaces(made, node_type.Layout(group.layout))
-    need = demand.demand(made, planned, cni, group.max_pods or PODS)
-    pools = {one.name for home in homes for one in forecast.shared_pools(home, subnets)} if cni.subnet_discovery else ()
-    return forecast.Batch(group.max, need, tuple(one.name for one in homes), tuple(sorted(pools)))
+    need = demand.demand(made, node_type.interfaces(made, node_type.Layout(group.layout)), cni, group.max_pods or PODS)
+    searched = places if cni.subnet_discovery else ()
+    pools = {one.name for place in searched for one in forecast.shared_pools(place, subnets)}
+    return forecast.Batch(group.max, need, tuple(one.name for one in places), tuple(sorted(pools)))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 import gpuctl
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request, converted
@@ -20,10 +21,13 @@ from gpuctl.eks.cost import Cost, Prices
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.read import Answers
-from gpuctl.subnets import demand, flow, node_type
+from gpuctl.subnets import demand, flow, network_flow, node_type
+from gpuctl.subnets import read as subnet_values
 from gpuctl.subnets.model import Listing
+from gpuctl.subnets.network import Network
 from gpuctl.subnets.request import SubnetsRequest
 from gpuctl.workflows.eks_addresses import addresses
+from gpuctl.workflows.eks_network import network
 
 Value = TypeVar("Value")
 DATA = Path(gpuctl.__file__).parent / "data"
@@ -32,12 +36,14 @@ ROLE = re.compile(r":assumed-role/([^/]+)/")
 
 @dataclass(frozen=True)
 class EksPlan:
-    """Findings on a cluster, and its cost by part."""
+    """Findings on a cluster, its cost by part, and what AWS answered on its types."""
 
     cluster: EksCluster
     findings: Sequence[Finding]
     costs: Sequence[Cost]
     prices: Prices
+    facts: Facts
+    nodes: Mapping[str, node_type.NodeType | GpuctlError]
 
 
 def connect(region: str, aws_profile: str) -> Aws:
@@ -47,13 +53,14 @@ def connect(region: str, aws_profile: str) -> Aws:
 def plan(aws: Aws, cluster: EksCluster) -> EksPlan:
     """Ask AWS for everything that a cluster depends on, and judge it."""
     cni = demand.settings(cluster.cni)  # refused before AWS is asked
-    facts, listing, nodes = ask(aws, cluster)
+    facts, listing, nodes, around = ask(aws, cluster)
     prices = read_prices()
     parts = cost.costs(cluster, facts, prices)
     findings = [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
-    return EksPlan(cluster, findings, parts, prices)
+        findings += network(cluster, facts, listing, nodes, around)
+    return EksPlan(cluster, findings, parts, prices, facts, nodes)
 
 
 def read_prices() -> Prices:
@@ -64,23 +71,47 @@ def read_prices() -> Prices:
 
 def ask(
     aws: Aws, cluster: EksCluster
-) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError]]:
-    """Facts, the subnets of the cluster's VPC, and the network cards of each type."""
+) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
+    """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
-    answers = aws.read_all(_requests(cluster, types), lambda answer: answer)
-    running = answers["instances"]
-    kinds = set() if isinstance(running, GpuctlError) else {read.type_of(one) for one in read.instances(running)}
-    reserved = answers["reservations"]
-    kinds |= set() if isinstance(reserved, GpuctlError) else {read.type_of(one) for one in reserved}
-    second: dict[str, Request] = {f"known {name}": _of_type(name) for name in sorted(kinds - {"", *types})}
-    more: Answers = aws.read_all(second, lambda answer: answer) if second else {}
-    whole: Answers = {**answers, **more, "simulated": _simulated(aws, cluster, answers["identity"])}
-    listing = _listing(aws, cluster, answers["subnets"])
-    return (
-        _facts(cluster, types, whole),
-        listing,
-        {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
-    )
+    answers = aws.read_all(_requests(cluster, types), _as_is)
+    with AbandonablePool(4) as pool:  # what needs those answers, and nothing of each other
+        others = pool.submit(_other_types, aws, types, answers)
+        simulated = pool.submit(_simulated, aws, cluster, answers["identity"])
+        listing = pool.submit(_listing, aws, cluster, answers["subnets"])
+        around = pool.submit(_network, aws, answers["subnets"])
+        whole: Answers = {**answers, **others.result(), "simulated": simulated.result()}
+        return (
+            _facts(cluster, types, whole),
+            listing.result(),
+            {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
+            around.result(),
+        )
+
+
+def _as_is(answer: Any) -> Any:
+    return answer
+
+
+def _other_types(aws: Aws, types: Sequence[str], answers: Answers) -> Answers:
+    """Types of what runs or is reserved, beside those of the cluster."""
+    running, reserved = answers["instances"], answers["reservations"]
+    names = set() if isinstance(running, GpuctlError) else {read.type_of(one) for one in read.instances(running)}
+    names |= set() if isinstance(reserved, GpuctlError) else {read.type_of(one) for one in reserved}
+    requests = {f"known {name}": _of_type(name) for name in sorted(names - {"", *types})}
+    return aws.read_all(requests, _as_is)
+
+
+def _network(aws: Aws, subnets: list[Any] | GpuctlError) -> Network | GpuctlError:
+    """What lies around the given subnets."""
+    if isinstance(subnets, GpuctlError):
+        return subnets
+    if not subnets:
+        return Network({}, [], [], [], [])
+    try:
+        return network_flow.read_network(aws, [subnet_values.subnet(one) for one in subnets])
+    except GpuctlError as error:
+        return error
 
 
 def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
@@ -140,11 +171,11 @@ def _simulated(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError)
     try:
         if role:  # its ARN may have a path, which the session's has not
             request = Request(f"read the role {role[1]}", "iam", "GetRole", "", {"RoleName": role[1]})
-            arn = str(aws.read(request, lambda answer: answer)[0]["Role"]["Arn"])
+            arn = str(aws.read(request, _as_is)[0]["Role"]["Arn"])
         names = prediction.actions(cluster)
         parameters = {"PolicySourceArn": arn, "ActionNames": names, "ContextEntries": context}
         request = Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
-        return aws.read(request, lambda answer: answer)
+        return aws.read(request, _as_is)
     except GpuctlError as error:
         return error
 

@@ -53,7 +53,7 @@ def _restricted(request: StackRequest, parts: Sequence[str]) -> StackRequest:
         cuda=request.cuda if with_driver else None,
         toolkit=request.toolkit if "toolkit" in parts else None,
         dcgm=request.dcgm if "dcgm" in parts else None,
-        efa=None,
+        efa=request.efa if "efa" in parts else None,
     )
 
 

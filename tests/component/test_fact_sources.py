@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import (
     busy,
     gather,
     health,
     machine,
+    outputs,
     stack,
     transaction,
 )
@@ -52,6 +54,7 @@ def _health(name: str) -> Source:
 SOURCES: dict[str, Source] = {
     **{name: _subject(name) for name in gather.SUBJECTS},
     **{name: _health(name) for name in health.SUBJECTS if name not in gather.SUBJECTS},
+    "outputs": lambda host: outputs.read(host, {}),
     "gpu use": lambda host: gather.gather_use(host, {})["use"],
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
@@ -120,7 +123,7 @@ def stack_node(root: Path) -> Path:
     put(root, "/etc/apt/sources.list.d/cuda.list", "deb [signed-by=/usr/share/keyrings/cuda.gpg] http://m/cuda /\n")
     put(root, "/usr/share/keyrings/cuda.gpg", "key")
     put(root, "/var/lib/apt/lists/m_InRelease", "")
-    put(root, stack.EFA, "# EFA installer version: 1.48.0\n")
+    put(root, RECORD, "# EFA installer version: 1.48.0\n")
     (root / "tmp").mkdir(exist_ok=True)
     program(root, "mokutil", "echo is already enrolled")
     program(root, "modinfo", 'case $4 in version) echo 570.86.15;; license) echo "Dual MIT/GPL";; esac')
@@ -132,7 +135,15 @@ def stack_node(root: Path) -> Path:
     return root
 
 
-NODES = {"stack": stack_node, "transaction": stack_node}
+def printing_node(root: Path) -> Path:
+    """The same node, with every program whose output is saved."""
+    node(root)
+    for name in ("dcgmi", "dmesg", "ibstat", "lfs", "mount"):
+        h100_node.program(root, name, f"echo {name}")
+    return root
+
+
+NODES = {"stack": stack_node, "transaction": stack_node, "outputs": printing_node}
 
 
 def damage(root: Path, text: bytes, program: str) -> None:

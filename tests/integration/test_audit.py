@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuctl.audit import knowledge
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import Target
-from gpuctl.workflows import audit, audit_rules, diagnosis
+from gpuctl.workflows import audit, audit_bundle, audit_rules, diagnosis
 from tests.integration.conftest import Hosts
 from tests.rig import TestHost
 
@@ -67,6 +67,21 @@ def test_faults_are_named_with_their_node_and_a_dead_one_is_unknown(hosts: Hosts
     assert failed(findings) >= {("xid", f"{b.name} GPU 0000:18:00.0"), ("compute-mode", b.name), ("services", a.name)}
     assert {subject.split()[0] for _, subject in failed(findings)} == {a.name, b.name}
     assert [(f.check, f.verdict) for f in findings if f.subject == c.name] == [("reachable", Verdict.UNKNOWN)]
+
+
+def test_a_bundle_has_what_the_nodes_print_and_is_judged_like_them(hosts: Hosts, tmp_path: Path) -> None:
+    (host,) = hosts(1, machine="p5")
+    furnish(host, XID, BOOTED.replace("Linux version", "app: --password hunter22"))
+    asked = audit.ask(targets([host], become=True), audit.AuditOptions(window_s=0.2, outputs=True), lambda _: None)
+    fleet, outputs = audit_bundle.split(asked)
+    audit_bundle.save(tmp_path / "b", audit.without_secrets(fleet), outputs)
+    assert audit.judge_path(tmp_path / "b", knowledge.catalogue()) == audit_rules.judge(fleet, knowledge.catalogue())
+    printed = {path.name: path.read_text() for path in (tmp_path / "b" / host.name).iterdir()}
+    assert printed["nvidia-smi_-q_-x.xml"] == XML
+    assert " /proc " in printed["mount.txt"]
+    (journal,) = [text for name, text in printed.items() if name.startswith("journalctl") and name.endswith("_0.txt")]
+    assert XID in journal
+    assert not any("hunter22" in text for text in printed.values())
 
 
 def test_a_user_without_rights_learns_what_could_not_be_read_and_nothing_is_ok_for_it(hosts: Hosts) -> None:

@@ -17,19 +17,20 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
-from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
-from tests.rig.aws_endpoint import LOGIN, Answer, added_answers_proxy, client, moto_endpoint, vpc_with_subnets
+from tests.rig.aws_endpoint import LOGIN, added_answers_proxy, client, make_public, moto_endpoint, vpc_with_subnets
+from tests.rig.eks_answers import planning_answers
 
-NO_RESERVATIONS = (
-    '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
-    "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
-)
 CALLED = (
-    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:TagResource", "iam:CreateRole", "iam:AttachRolePolicy"),
-    *("iam:PassRole", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"),
+    *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
+    *(
+        "iam:TagRole",
+        "iam:AttachRolePolicy",
+        "iam:PassRole",
+        "ec2:CreateLaunchTemplate",
+        "ec2:RunInstances",
+        "ec2:CreateTags",
+    ),
 )
-QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
-VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
 
 
 @dataclass(frozen=True)
@@ -43,32 +44,12 @@ def cloud() -> Iterator[Cloud]:
     """Two small subnets in two zones, and one running g4dn.xlarge."""
     with moto_endpoint() as url:
         ec2 = client(url)
-        _, subnets = vpc_with_subnets(ec2, "10.0.1.0/25", "10.0.2.0/25")
+        vpc, subnets = vpc_with_subnets(ec2, "10.0.1.0/25", "10.0.2.0/25")
+        make_public(ec2, vpc, subnets)
         ec2.run_instances(
             ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge", SubnetId=subnets[0]
         )
         yield Cloud(url, tuple(subnets))
-
-
-def answers(quotas: dict[str, float], denied: tuple[str, ...] = ()) -> dict[str, Answer]:
-    """Answers of AWS that moto lacks."""
-    results = "".join(
-        f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
-        f"{'explicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
-        for name in CALLED
-    )
-    simulated = (
-        '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
-        f"<SimulatePrincipalPolicyResult><EvaluationResults>{results}</EvaluationResults><IsTruncated>false"
-        "</IsTruncated></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
-    )
-    listed = [{"QuotaName": name, "Value": value} for name, value in quotas.items()]
-    return {
-        "ListServiceQuotas": (200, json.dumps({"Quotas": listed})),
-        "DescribeCapacityReservations": (200, NO_RESERVATIONS),
-        "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
-        "SimulatePrincipalPolicy": (200, simulated),
-    }
 
 
 def file(folder: Path, cloud: Cloud, most: int = 4, more: str = "") -> Path:
@@ -86,7 +67,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def planned(cloud: Cloud, path: Path, denied: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
-    with added_answers_proxy(cloud.url, answers(QUOTAS, denied)) as url:
+    with added_answers_proxy(cloud.url, planning_answers(CALLED, denied=denied)) as url:
         result = run(url, "plan", path, "--output", "json")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     document: dict[str, Any] = json.loads(result.stdout)
@@ -112,6 +93,15 @@ def test_more_nodes_than_the_quota_and_the_subnets_hold(cloud: Cloud, tmp_path: 
     assert found["quota"]["message"] == "160 vCPUs are needed beside 4 that run now, and the quota is 64"
     assert found["addresses"]["verdict"] == "FAIL"
     assert "of 40 nodes of gpu fit" in found["addresses"]["message"]
+
+
+def test_subnets_in_which_nodes_could_not_join(cloud: Cloud, tmp_path: Path) -> None:
+    _, closed = vpc_with_subnets(client(cloud.url), "10.0.1.0/25", "10.0.2.0/25")
+    code, document = planned(cloud, file(tmp_path, Cloud(cloud.url, tuple(closed))))
+    found = {one["message"] for one in document["findings"] if (one["check"], one["verdict"]) == ("network", "FAIL")}
+    assert code == 1
+    assert "enableDnsHostnames off: EKS needs both, and nodes do not join" in found
+    assert any("no route leads to the internet, and no endpoint serves" in message for message in found)
 
 
 def test_a_denied_action_and_a_budget_that_is_too_small(cloud: Cloud, tmp_path: Path) -> None:

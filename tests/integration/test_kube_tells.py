@@ -1,4 +1,4 @@
-"""`gpuctl kube explain` and `gpuctl kube notify` against a real API."""
+"""`gpuctl kube explain`, `gpuctl kube logs-ai` and `gpuctl kube notify` against a real API."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def cluster() -> Iterator[Plane]:
 
 def leaky() -> dict[str, Any]:
     """A pod whose logs and variables tell what they should not."""
+    previous = ("CUDA error: out of memory", "https://bob:hunter2@example.org/data", f"logged in with {HIDDEN}", "")
     logs = {
         "standin/log": f"starting\nlogin as app with {HIDDEN} failed\nAuthorization: Bearer abcdef0123456789\n",
-        "standin/previous-log": "CUDA error: out of memory\nhttps://bob:hunter2@example.org/data\n",
+        "standin/previous-log": "\n".join(previous),
     }
     found = pod("leaky", "trainer", **logs)
     reference = {"valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
@@ -115,6 +116,39 @@ def test_nothing_is_sent_where_the_user_does_not_agree(me: User) -> None:
     at.type("n")
     at.sees("ended with 130")
     assert not (me.home / "question").exists()
+
+
+def test_logs_go_to_an_ai_in_one_shot_as_shown(me: User) -> None:
+    me.program("oracle", '#!/bin/sh\ncat > "$HOME/question"\necho "it is the memory"\necho "a warning" >&2\n')
+    me.settings("ask: [oracle]\n")
+    done = me.gpuctl("kube", "logs-ai", "-l", "app=leaky", "--send", "--yes")
+    question = (me.home / "question").read_text()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{question}\n=== answer of oracle ===\nit is the memory\n"
+    for wanted in (
+        "trainer ran out of memory (OOMKilled)",
+        ">>> CUDA error: out of memory",
+        "Scheduled",
+        "=== node gpu-",
+    ):
+        assert wanted in question
+    for secret in (HIDDEN, base64.b64encode(HIDDEN.encode()).decode(), "plain-token-77", "abcdef0123456789", "hunter2"):
+        assert secret not in question
+    assert "a warning" in done.stderr
+    assert "2 secrets removed" in done.stderr
+
+
+def test_ctrl_c_ends_the_program_that_was_asked(me: User) -> None:
+    me.program("oracle", '#!/bin/sh\ncat >/dev/null\necho "thinking as $$"\nexec sleep 600\n')
+    at = me.terminal(columns=160, rows=100)
+    at.type("gpuctl kube logs-ai leaky --program oracle; echo ended with $?")
+    at.sees("Send this to `oracle`?")
+    at.type("y")
+    at.sees("thinking as ")
+    pid = int(at.text.rpartition("thinking as ")[2].split()[0])
+    at.press("C-c")
+    at.sees("ended with 130")
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_pod_that_is_not_there_is_said(me: User) -> None:

@@ -9,7 +9,7 @@ import http.client
 import http.server
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,6 +57,20 @@ def vpc_with_subnets(ec2: Any, *blocks: str) -> tuple[str, list[str]]:
         ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=f"us-east-1{zone}")["Subnet"]["SubnetId"]
         for block, zone in zip(blocks, "abcdef", strict=False)
     ]
+
+
+def make_public(ec2: Any, vpc: str, subnets: Sequence[str]) -> None:
+    """Give a VPC a way out by an internet gateway, and its instances the addresses and the DNS that they need."""
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    (table,) = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
+    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    dns = [{"Key": "domain-name-servers", "Values": ["AmazonProvidedDNS"]}]  # AWS's default, which moto lacks
+    options = ec2.create_dhcp_options(DhcpConfigurations=dns)["DhcpOptions"]["DhcpOptionsId"]
+    ec2.associate_dhcp_options(DhcpOptionsId=options, VpcId=vpc)
+    for subnet in subnets:
+        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
 
 
 Answer = tuple[int, str]  # HTTP status and body

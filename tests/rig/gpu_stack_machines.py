@@ -43,6 +43,8 @@ BARE = HostGpuFacts(
     offers={},
     lists_age_days=0,
     efa_installed="",
+    efa_kind=None,
+    efa_wrong=(),
 )
 
 

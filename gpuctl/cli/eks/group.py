@@ -6,7 +6,17 @@ import click
 
 from gpuctl.cli.shared.click_groups import Group
 
+MEMBERS = {
+    "init": "gpuctl.cli.eks.init:init",
+    "plan": "gpuctl.cli.eks.plan:plan",
+    "create": "gpuctl.cli.eks.create:create",
+    "resume": "gpuctl.cli.eks.create:resume",
+    "destroy": "gpuctl.cli.eks.destroy:destroy",
+    "status": "gpuctl.cli.eks.status:status",
+    "reap": "gpuctl.cli.eks.status:reap",
+}
 
-@click.group("eks", cls=Group, members={"init": "gpuctl.cli.eks.init:init", "plan": "gpuctl.cli.eks.plan:plan"})
+
+@click.group("eks", cls=Group, members=MEMBERS)
 def eks() -> None:
-    """Plan EKS clusters with GPU nodes: what AWS would refuse, and what it costs. Nothing is made or changed."""
+    """EKS clusters with GPU nodes: predict what AWS would refuse and what it costs, make them, remove them."""

@@ -70,13 +70,19 @@ def _show(made: EksPlan) -> None:
     cluster = made.cluster
     findings.show(worst_first(made.findings))
     click.echo()
-    output.table(("PART", "USD/HOUR", "SOURCE"), ((one.part, _usd(one.usd_hour), one.why) for one in made.costs))
-    click.echo("\n".join(_sum(made)))
+    show_costs(made)
     bad = len(problems(made.findings))
     warnings = sum(one.verdict is Verdict.WARN for one in made.findings)
     click.echo(
         f"{cluster.name} in {cluster.region}: {output.plural(bad, 'problem')}, {output.plural(warnings, 'warning')}"
     )
+
+
+def show_costs(made: EksPlan, err: bool = False) -> None:
+    """Print the cost of each part, and the sum."""
+    rows = ((one.part, _usd(one.usd_hour), one.why) for one in made.costs)
+    output.table(("PART", "USD/HOUR", "SOURCE"), rows, err=err)
+    click.echo("\n".join(_sum(made)), err=err)
 
 
 def _sum(made: EksPlan) -> Iterator[str]:

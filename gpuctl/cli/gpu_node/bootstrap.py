@@ -84,7 +84,7 @@ drain = options.together(
     report_options,
 )
 def bootstrap(request: BootstrapRequest, diff: bool, yes: bool, form: Form, metrics: Path | None) -> None:
-    """Install the driver, fabric services, container toolkit and DCGM that `gpuctl gpu-node plan` decides.
+    """Install the driver, fabric services, container toolkit, DCGM and EFA that `gpuctl gpu-node plan` decides.
 
     The plan is shown first. A host that it refuses stays as it is. An installation that was interrupted earlier is
     completed. `gpuctl rollback --only gpu_stack` restores packages, holds, pins and files. Exit code 1 if a host is

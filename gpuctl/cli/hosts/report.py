@@ -210,6 +210,7 @@ def _change(knob: Mapping[str, Any], reasons: Mapping[str, str], *, diff: bool) 
     was = knob.get("was") or knob
     before = ("was " if "was" in knob else "") + judge.describe_values(was["now"], was["boot"])
     text = f"  {knob['knob']}: {before} -> {_goal(knob, was)}"
+    text += "".join(f"\n      note: {note}" for note in knob["notes"])
     if not diff:
         return text
     steps = [f"\n      {_place(s['setting'])}\n        - {s['before']}\n        + {s['after']}" for s in knob["steps"]]

@@ -9,6 +9,7 @@ import click
 
 from gpuctl.cli.kube import shell
 from gpuctl.cli.kube.forward import forward
+from gpuctl.cli.kube.logs_ai import logs_ai
 from gpuctl.cli.kube.pod import pod, scope
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
@@ -22,6 +23,7 @@ def group() -> None:
 
 group.add_command(pod)
 group.add_command(forward)
+group.add_command(logs_ai)
 for command in shell.commands:
     group.add_command(command)
 
@@ -37,9 +39,11 @@ for command in shell.commands:
 def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, namespace: str) -> None:
     """Print all that the cluster records of POD (describe, events, logs), with secrets removed."""
     from gpuctl.core import settings
+    from gpuctl.kube import ask
     from gpuctl.kube import explain as explanations
     from gpuctl.kube.pod import Scope, kubectl_for
 
+    command = ask.program("", settings.load().ask) if send else ()
     explanation = explanations.gather(kubectl_for(Scope(context, namespace)), pod_name, lines)
     click.echo(explanation.text)
     click.echo(f"{output.plural(explanation.secrets, 'secret')} removed", err=True)
@@ -47,10 +51,9 @@ def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, name
         click.echo(f"note: {explanation.note}", err=True)
     if not send:
         return
-    command = settings.load().ask
     if not yes:
         click.confirm(f"Send this to `{' '.join(command)}`?", abort=True, err=True)
-    sys.exit(explanations.ask(command, explanation.text))
+    ask.ask(command, explanations.QUESTION + explanation.text)
 
 
 @group.command()

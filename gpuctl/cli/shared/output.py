@@ -38,13 +38,13 @@ def unreached(result: HostResult) -> None:
         click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns as wide as they need to be; the last one may be any length."""
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], err: bool = False) -> None:
+    """Print columns as wide as they need to be; the last one may be any length. `err`: to standard error."""
     cells = [[printable(str(cell).strip()).replace("\n", "⏎") for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        click.echo(f"{line}  {row[-1]}".strip() if len(row) > 1 else row[0])
+        click.echo(f"{line}  {row[-1]}".strip() if len(row) > 1 else row[0], err=err)
 
 
 def on_terminal() -> bool:

@@ -43,9 +43,9 @@ class Fleet:
     unasked: Mapping[str, str] = field(default_factory=dict)
 
 
-def save(path: Path, fleet: Fleet) -> None:
-    """Write the facts atomically."""
-    document = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds")}
+def save(path: Path, fleet: Fleet, more: Mapping[str, Any] | None = None) -> None:
+    """Write the facts atomically. `more`: what else stands in the file; `read` does not return it."""
+    document = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds"), **(more or {})}
     text = json.dumps({**document, "nodes": fleet.nodes, "unasked": fleet.unasked}, indent=1)
     try:
         write_atomically(path, text + "\n")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from .bounds import Count
-from .facts.answer_types import Facts, HealthFacts, Machine, StackFacts, TransactionFacts, UseFacts
+from .facts.answer_types import Facts, HealthAndOutputs, HealthFacts, Machine, StackFacts, TransactionFacts, UseFacts
 
 State = Literal["ok", "differs", "refused", "unsupported", "unknown", "failed", "pending", "contested", "conflict"]
 
@@ -161,6 +161,7 @@ class Diagnosed(TypedDict):
 FACTS: Mapping[str, type] = {
     "nccl": Facts,
     "audit": HealthFacts,
+    "audit and outputs": HealthAndOutputs,
     "gpu use": UseFacts,
     "stack": StackFacts,
     "transaction": TransactionFacts,

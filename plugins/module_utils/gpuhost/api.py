@@ -39,8 +39,8 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
 
     Request: `action` (a name in `ACTIONS`), `check` (change nothing), `actor` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
-    for facts: `subjects` ("nccl", "audit", "stack" or "transaction") and the keys of its module below facts/; for act:
-    `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
+    for facts: `subjects` ("nccl", "audit", "audit and outputs", "stack" or "transaction") and the keys of its module
+    below facts/; for act: `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see `_tune`.
     """
     host = host or Host()
@@ -288,7 +288,7 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         from .facts.gather import gather
 
         answer["facts"] = gather(host, request)
-    elif request.get("subjects") == "audit":
+    elif request.get("subjects") in ("audit", "audit and outputs"):
         from .facts import health
 
         answer["facts"] = health.read(host, request)

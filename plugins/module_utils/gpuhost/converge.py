@@ -16,7 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import deb, file_of, line, make, phase, refresh_after, unit
+from .resources import deb, efa, file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -161,7 +161,7 @@ def _knobs_without_debs(steps: Sequence[Named], errors: Mapping[str, str]) -> se
 
 def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> dict[str, str]:
     """Restore the files of knobs whose packages could not be changed, and were put back."""
-    failed = _knobs_without_debs(steps, errors)
+    failed = _knobs_without_debs(steps, errors) | _knobs_without_efa(steps, errors)
     if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(DEB)):
         return {}
     files = [
@@ -170,6 +170,11 @@ def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> d
         if knob in failed and step.setting.startswith(("file:", "repository:", FOLDER)) and step.setting not in errors
     ]
     return _take_back(host, files, "the packages could not be changed") if files else {}
+
+
+def _knobs_without_efa(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
+    """Knobs whose installer could not be used, so that nothing of it is on the host."""
+    return {knob for knob, step in steps if efa.AS_BEFORE in errors.get(step.setting, "")}
 
 
 def _has_effect(step: Step) -> bool:

@@ -16,7 +16,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "parts": {
             "type": "list",
             "elements": "str",
-            "choices": ["driver", "fabric", "toolkit", "dcgm"],
+            "choices": ["driver", "fabric", "toolkit", "dcgm", "efa"],
             "required": True,
         },
         "actor": {"type": "str", "default": ""},

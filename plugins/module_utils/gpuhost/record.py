@@ -8,6 +8,7 @@ overwrites it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:", "gpu:", "mps:")
 # Settings of GPUs belong to gpu_settings of the inventory, whichever profile is tuned in the same run.
 GPU_SCOPE = "gpu_settings"
 OF_GPU_SCOPE = ("gpu.", "program.gpuctl-gpu")
+# What resources/efa.py adds to the text of an installation that is not whole.
+HALF_DONE = re.compile("half-installed|without-module")
 KEPT = 50  # records that are kept in any case
 
 
@@ -76,6 +79,8 @@ class Owned(NamedTuple):
             return True
         if self.setting.startswith("deb:") and now and now.split()[1:2] not in (["auto"], ["manual"], []):
             return True  # left half done by dpkg
+        if self.setting.startswith("efa:") and now and HALF_DONE.search(now):
+            return True  # left so by its installer, or by a change of the kernel
         if self.setting.startswith("deb:") and self.original is None and now:
             # It came as a dependency, and somebody has updated it since: it still goes with what needed it.
             return now.split()[1:] in [(text or "").split()[1:] for text in self.ours if text]

@@ -10,7 +10,7 @@ from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import deb, file_of, make, mps, refresh_after, show
+from .resources import deb, efa, file_of, make, mps, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -19,6 +19,7 @@ DISTURBS = {
     "irq": "moves interrupts of running devices",
     "restart": "restarts services",
     "deb": "changes packages of the GPUs' software",
+    "efa": "reloads the EFA driver under running programs",
 }
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
 # A folder stays while it holds files of others; a module goes with its package.
@@ -68,9 +69,7 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
     if strangers and not force:
         reason = "somebody else changed it: " + "; ".join(strangers) + " (--force undoes it)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
-    unavailable = _unavailable(snapshot.host, steps)
-    if unavailable:
-        reason = f"no repository of this host has {unavailable} any more: add one that has, or keep what there is"
+    if reason := _unavailable(snapshot.host, steps):
         return Reading(knob, "as before", now=_now(steps), state=REFUSED, reason=reason, restores=True)
     return _to_restore(snapshot.host, knob, steps)
 
@@ -103,7 +102,10 @@ def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
 
 
 def _unavailable(host: Host, steps: list[Step]) -> str:
-    """Packages whose earlier version cannot be had, by name and version; "" if all can."""
+    """Why the earlier version of a package, or of EFA, cannot be had; "" if all can."""
+    wrong = [efa.unavailable(host, step) for step in steps if step.setting == efa.SETTING]
+    if any(wrong):
+        return wrong[0]
     earlier = {
         step.setting.partition(":")[2]: version
         for step in steps
@@ -112,7 +114,10 @@ def _unavailable(host: Host, steps: list[Step]) -> str:
     earlier = {name: version for name, version in earlier.items() if version}
     offered = offered_versions(host, [*earlier], "") if earlier else {}
     missing = [f"{name} {version}" for name, version in earlier.items() if version not in offered[name]]
-    return ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
+    if not missing:
+        return ""
+    shown = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
+    return f"no repository of this host has {shown} any more: add one that has, or keep what there is"
 
 
 def went_away(setting: str, now: str | None) -> bool:

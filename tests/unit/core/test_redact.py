@@ -39,6 +39,22 @@ GO = {
     "pip install git+HTTPS://0123abcd@host/ml.git": f"pip install git+HTTPS://{GONE}@host/ml.git",
     "curl --user admin:hunter2x x": f"curl --user admin:{GONE} x",
     "postgres://u:p@ss@host/x": f"postgres://u:{GONE}@host/x",
+    "key=AIzaSyA-0123456789abcdefghijABCDEFGHIJK x": f"key={GONE} x",
+    "npm_0123456789abcdefghijABCDEFGHIJ": GONE,
+    "https://hooks.slack.com/services/T0/B1/abcDEF": f"https://hooks.slack.com/services/{GONE}",
+    "GET /x?a=1&X-Amz-Signature=0a1b2c&b=2": f"GET /x?a=1&X-Amz-Signature={GONE}&b=2",
+    '{"auths": {"r.example.org": {"auth": "dXNlcjpwYXNz"}}}': f'{{"auths": {{"r.example.org": {{"auth": "{GONE}"}}}}}}',
+    "Set-Cookie: session=abc; Path=/": f"Set-Cookie: {GONE}",
+    "machine x login bob password hunter2x": f"machine x login bob password {GONE}",
+    "Server=db;User ID=sa;Pwd=hunter2x;X=1": f"Server=db;User ID=sa;Pwd={GONE};X=1",
+    "root:$6$saltsalt$0123456789abcdefghijABCDEFGHIJ:1": f"root:{GONE}:1",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----": (
+        f"-----BEGIN PGP PRIVATE KEY BLOCK-----{GONE}-----END PGP PRIVATE KEY BLOCK-----"
+    ),
+    "AccountKey=abcd;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
+    "step 1\nMIIEabc/+\nabc==\n-----END RSA PRIVATE KEY-----\nstep 2": (
+        f"step 1\n{GONE}-----END RSA PRIVATE KEY-----\nstep 2"
+    ),
     "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
 }
 STAY = [
@@ -50,6 +66,8 @@ STAY = [
     "https://example.org/team@home/ml.git, ssh://git@host/ml.git, postgres://app@db/x",
     "https://host?mail=a@b",
     "tokens per second: 1200",
+    "login failed: the password is wrong",
+    "signal=9, design=new, sig=15",
     "    TokenExpirationSeconds:  3607",
     "    SecretName:  db-login",
     "total_tokens: 1200, tokens=7",
@@ -77,6 +95,11 @@ def test_ordinary_text_stays(text: str) -> None:
 def test_known_values_are_removed_everywhere_and_in_base64() -> None:
     text = "login with tiger-42 failed; dump: dGlnZXItNDI="
     assert removed(text, ["tiger-42"]) == (f"login with {GONE} failed; dump: {GONE}", 2)
+
+
+@pytest.mark.parametrize("text", ["p%40ss+w%22%C3%A9", "p%40ss%20w%22%C3%A9", 'p@ss w\\"é', r"p@ss w\"\u00e9"])
+def test_known_values_are_removed_from_addresses_and_json(text: str) -> None:
+    assert removed(f"x {text} y", ['p@ss w"é'])[0] == f"x {GONE} y"
 
 
 def test_the_longer_of_two_known_values_is_removed_first() -> None:

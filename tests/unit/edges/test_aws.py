@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
-from gpuctl.edges.aws import Aws, Request, _Translated
+from gpuctl.edges.aws import Aws, NoAnswer, Request, _Translated, code_of
 from tests.rig.aws_endpoint import LOGIN
 
 LIST = Request("list subnets", "ec2", "DescribeSubnets", "Subnets")
@@ -96,3 +97,52 @@ def test_no_credentials_and_a_refused_connection_are_unreachable(login: pytest.M
     login.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(Unreachable, match="no credentials are set"):
         Aws().read(LIST, str)
+
+
+class StandInClient:
+    """A client whose operation answers with errors of these codes first."""
+
+    def __init__(self, *codes: str, status: int = 400) -> None:
+        self.codes, self.status, self.calls = list(codes), status, 0
+
+    def create_vpc(self, **_: Any) -> dict[str, Any]:
+        self.calls += 1
+        if not self.codes:
+            return {"Vpc": {}}
+        answer = {"Error": {"Code": self.codes.pop(0)}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
+        raise ClientError(answer, "CreateVpc")
+
+
+def changing(monkeypatch: pytest.MonkeyPatch, client: StandInClient) -> Aws:
+    aws = Aws("us-east-1")
+    monkeypatch.setattr(aws, "_client", lambda *_, **__: client)
+    monkeypatch.setattr("gpuctl.edges.aws.time.sleep", lambda _: None)
+    return aws
+
+
+CHANGE = Request("make a VPC", "ec2", "CreateVpc")
+
+
+def test_a_change_is_repeated_only_if_it_was_throttled(login: pytest.MonkeyPatch) -> None:
+    client = StandInClient("RequestLimitExceeded", "Throttling")
+    assert changing(login, client).act(CHANGE) == {"Vpc": {}}
+    assert client.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"), [("InternalError", 500, NoAnswer), ("VpcLimitExceeded", 400, GpuctlError)]
+)
+def test_a_change_that_may_have_been_carried_out_is_an_error_of_its_own(
+    login: pytest.MonkeyPatch, code: str, status: int, kind: type[GpuctlError]
+) -> None:
+    client = StandInClient(code, status=status)
+    with pytest.raises(GpuctlError) as caught:
+        changing(login, client).act(CHANGE)
+    assert (type(caught.value), code_of(caught.value), client.calls) == (kind, code, 1)
+    assert code_of(GpuctlError("do it", "no")) == ""
+
+
+def test_the_region_is_that_of_either_variable(login: pytest.MonkeyPatch) -> None:
+    login.delenv("AWS_DEFAULT_REGION", raising=False)
+    login.setenv("AWS_REGION", "eu-west-1")
+    assert Aws().region == "eu-west-1"

@@ -11,11 +11,11 @@ FORWARDS = "echo 'Forwarding from 127.0.0.1:1 -> 2'; seq -f 'Handling connection
 ORDINARY = ("Forwarding from", "Handling connection for")
 
 
-def started(count: int, more: str) -> BackgroundProgram:
-    """A stand-in for `kubectl port-forward`, once it has written a file's worth of connections."""
+def started(count: int, more: str, until_exit: bool = False) -> BackgroundProgram:
+    """A stand-in for `kubectl port-forward`, once it has written a file's worth of connections, or has ended."""
     running = BackgroundProgram(["sh", "-c", FORWARDS.format(count=count, more=more)], "Forwarding from", ORDINARY)
     until = time.monotonic() + 10
-    while not running.current_error and not running.exited and time.monotonic() < until:
+    while not (running.current_error and not until_exit) and not running.exited and time.monotonic() < until:
         time.sleep(0.01)
     return running
 
@@ -28,11 +28,9 @@ def test_a_line_that_says_ready_is_counted_however_much_output_follows() -> None
 
 
 def test_the_exit_error_is_the_last_error_and_not_ordinary_output() -> None:
-    running = started(25, "echo 'error: lost connection to pod'")
-    running.stop()
+    running = started(25, "echo 'error: lost connection to pod'", until_exit=True)
     assert running.exit_error == "lost connection to pod"
-    quiet = started(3, "exit 1")
-    quiet.stop()
+    quiet = started(3, "exit 1", until_exit=True)
     assert quiet.exit_error == "it failed without a message"
 
 
@@ -51,9 +49,7 @@ PAGE = """error: error upgrading connection: unable to upgrade connection: <!DOC
 
 def test_an_error_page_of_several_lines_is_told_by_its_title(tmp_path: Path) -> None:
     (tmp_path / "page").write_text(PAGE)
-    running = started(3, f"cat {tmp_path}/page")
-    running.stop()
+    running = started(3, f"cat {tmp_path}/page", until_exit=True)
     assert running.exit_error == "502 Bad Gateway"
-    running = started(3, f"cat {tmp_path}/page; echo 'error: lost connection to pod'")
-    running.stop()
+    running = started(3, f"cat {tmp_path}/page; echo 'error: lost connection to pod'", until_exit=True)
     assert running.exit_error == "lost connection to pod"

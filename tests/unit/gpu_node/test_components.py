@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -70,27 +71,52 @@ def test_a_version_that_no_repository_has_is_refused_with_what_it_has() -> None:
     )
 
 
+EFA: dict[str, Any] = {"efa_devices": ("0000:30:00.0",), "efa_installed": "1.48.0", "efa_kind": "full"}
+
+
 @pytest.mark.parametrize(
-    ("devices", "installed", "changes", "desired"),
+    ("facts", "changes", "verdict", "message"),
     [
-        ((), "", False, "none"),
-        (("0000:30:00.0",), "", True, "1.48.0"),
-        (("0000:30:00.0",), "1.47.0", True, "1.48.0"),
-        (("0000:30:00.0",), "1.48.0", False, "1.48.0"),
-        (("0000:30:00.0",), None, None, "1.48.0"),
-        (None, "", None, "1.48.0"),
+        ({}, False, None, ""),
+        ({"efa_installed": "", "efa_kind": None}, True, None, ""),
+        ({"efa_installed": "1.47.0"}, True, None, ""),
+        ({"efa_installed": "1.50.0"}, True, Verdict.WARN, "1.50.0 is installed, and is removed before 1.48.0"),
+        ({"efa_kind": "minimal"}, True, None, ""),
+        ({"efa_wrong": ("efa 2 of its record is not installed",)}, True, Verdict.WARN, "1.48.0, and not whole: efa 2"),
+        ({"efa_installed": "", "efa_kind": None, "efa_wrong": ("efa without",)}, True, Verdict.WARN, "no recorded"),
+        (
+            {"efa_installed": None, "unread": {"efa_installed": "it names no version"}},
+            None,
+            Verdict.UNKNOWN,
+            "names no",
+        ),
+        ({"efa_wrong": None, "unread": {"efa_wrong": "modinfo: broken"}}, None, Verdict.UNKNOWN, "modinfo: broken"),
+        ({"efa_devices": None}, None, Verdict.UNKNOWN, "the PCI bus could not be read"),
+        ({"efa_devices": ()}, None, Verdict.FAIL, "the PCI bus has no EFA device"),
+        ({"distribution": "debian13"}, None, Verdict.UNKNOWN, "no row says that EFA's installer supports debian13"),
     ],
 )
-def test_efa_is_for_hosts_with_its_devices_by_the_recorded_version(
-    devices: tuple[str, ...] | None, installed: str | None, changes: bool | None, desired: str
+def test_efa_is_judged_by_its_record_and_by_what_the_packages_say(
+    facts: dict[str, Any], changes: bool | None, verdict: Verdict | None, message: str
 ) -> None:
-    made = decide(replace(MACHINES["L40S"], efa_devices=devices, efa_installed=installed))
-    assert (part(made, "efa").changes, part(made, "efa").desired) == (changes, desired)
-    assert (made.state == "unknown") == (changes is None)
+    made = decide(replace(MACHINES["L40S"], **{**EFA, **facts}), replace(REQUEST, driver=None, toolkit=None, dcgm=None))
+    assert part(made, "efa").changes is changes
+    found = [finding for finding in made.findings if finding.check == "efa"]
+    assert [finding.verdict for finding in found] == ([verdict] if verdict else [])
+    assert all(message in finding.message for finding in found)
+    assert made.refused == (verdict in {Verdict.FAIL, Verdict.UNKNOWN})
+
+
+def test_efa_needs_an_enrolled_key_where_secure_boot_is_on() -> None:
+    request = replace(REQUEST, driver=None, toolkit=None, dcgm=None)
+    locked = replace(MACHINES["L40S"], **{**EFA, "efa_installed": "1.47.0"}, secure_boot=True, mok_enrolled=False)
+    assert decide(locked, request).refused
+    assert not decide(replace(locked, efa_installed="1.48.0"), request).refused
 
 
 def test_unread_packages_make_everything_unknown() -> None:
-    made = decide(replace(MACHINES["L40S"], packages=None, unread={"packages": "dpkg-query: broken"}))
+    facts = replace(MACHINES["L40S"], packages=None, unread={"packages": "dpkg-query: broken"})
+    made = decide(facts, replace(REQUEST, efa=None))
     assert [component.changes for component in made.components[:3]] == [None, None, None]
     assert made.state == "unknown"
     assert "dpkg-query: broken" in next(finding.message for finding in made.findings if finding.check == "holds")

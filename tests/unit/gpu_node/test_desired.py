@@ -84,6 +84,22 @@ def test_each_component_has_its_own_packages() -> None:
     assert not set(values["driver"]["versions"]) & {*values["toolkit"]["versions"], *values["dcgm"]["versions"]}
 
 
+def test_efa_has_its_archives_address_and_the_keys_that_may_sign_them() -> None:
+    facts = replace(MACHINES["L40S"], efa_devices=("0000:30:00.0",))
+    aws = {
+        "version": "1.48.0",
+        "minimal": False,
+        "uri": "https://efa-installer.amazonaws.com",
+        "fingerprints": ["4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"],
+    }
+    assert knobs(facts, efa="1.48.0")["efa"] == {"shown": "1.48.0 full", "efa": aws}
+    site: dict[str, Any] = {"efa_kind": "minimal", "efa_source": "file:/srv/efa", "efa_key": "A" * 40}
+    values = knobs(facts, efa="1.48.0", **site)["efa"]
+    assert values["shown"] == "1.48.0 minimal"
+    assert values["efa"] == {**aws, "minimal": True, "uri": "file:/srv/efa", "fingerprints": ["A" * 40]}
+    assert knobs(facts)["efa"] == {}
+
+
 def test_an_older_generation_of_dcgm_is_removed_by_dcgm_alone() -> None:
     facts = replace(MACHINES["L40S"], packages={"datacenter-gpu-manager": "1:3.3.9"})
     made, facts = planned(facts, dcgm="4.6.0-1")

@@ -26,6 +26,29 @@ def test_the_driver_may_be_a_branch_or_none(text: object, driver: int | None) ->
     assert read_variables({"gpu_stack": {"driver": text}}, "h100") == StackRequest(driver)
 
 
+def test_efa_has_its_kind_source_and_key() -> None:
+    key = "A" * 40
+    row = {"driver": "none", "efa": "1.48.0", "efa_kind": "minimal", "efa_source": "https://m/efa/", "efa_key": key}
+    request = read_variables({"gpu_stack": row}, "h100")
+    assert request == StackRequest(None, efa="1.48.0", efa_kind="minimal", efa_source="https://m/efa", efa_key=key)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("efa_kind", "minimal", "is set although efa is not"),
+        ("efa_source", "https://m/efa", "is set although efa is not"),
+        ("efa_source", "/srv/efa", "the address of a mirror"),
+        ("efa_key", "4E90 91BC", "a fingerprint of 40 upper-case"),
+    ],
+)
+def test_fields_of_efa_are_refused_where_they_make_no_sense(name: str, value: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        read_variables({"gpu_stack": {"driver": "none", name: value}}, "h100")
+    assert f"gpu_stack.{name}" in refusal.value.wrong
+    assert wrong in refusal.value.wrong
+
+
 def test_every_mistake_has_its_line(tmp_path: Path) -> None:
     path = tmp_path / "stack.yml"
     path.write_text("gpu_stack:\n  driver: latest\n  flavor: open\n  toolkit: 1.20\n")

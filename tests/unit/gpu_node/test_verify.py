@@ -146,7 +146,9 @@ def test_efa_counts_by_its_recorded_version_and_by_libfabric(
     domains: int, installed: str, expected: dict[str, tuple[str, str]]
 ) -> None:
     request = replace(REQUEST, efa="1.48.0")
-    facts = complete("L40S", request, efa_devices=("0000:90:00.0", "0000:91:00.0"), efa_installed=installed)
+    facts = complete(
+        "L40S", request, efa_devices=("0000:90:00.0", "0000:91:00.0"), efa_installed=installed, efa_kind="full"
+    )
     tools = readings(facts)
     tools["rdma"]["efa"]["domains"] = domains
     assert judged(facts, tools, request) == expected
@@ -154,7 +156,7 @@ def test_efa_counts_by_its_recorded_version_and_by_libfabric(
 
 def test_efa_that_libfabric_cannot_list_is_unknown() -> None:
     request = replace(REQUEST, efa="1.48.0")
-    facts = complete("L40S", request, efa_devices=("0000:90:00.0",), efa_installed="1.48.0")
+    facts = complete("L40S", request, efa_devices=("0000:90:00.0",), efa_installed="1.48.0", efa_kind="full")
     tools = {**readings(facts), "rdma": {"efa": None, "unread": {"efa domains": "fi_info: not on this host"}}}
     assert judged(facts, tools, request)["efa devices"] == (
         "UNKNOWN",

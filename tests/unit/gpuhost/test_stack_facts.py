@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import stack
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
@@ -68,6 +69,7 @@ def root(tmp_path: Path) -> Path:
     program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
     program(tmp_path, "modinfo", 'case $4 in version) echo 580.990.04;; license) echo "Dual MIT/GPL";; esac')
     rows = "nvidia-dkms-580-open 580.990.04-1 installed\\nbash 5.2 installed\\nnvidia-imex 580.1.1-1 config-files\\n"
+    rows += "efa-config 1.18 installed\\n"
     program(tmp_path, "dpkg-query", f"printf '{rows}'")
     program(tmp_path, "apt-mark", "echo nvidia-dkms-580-open")
     program(tmp_path, "apt-get", "exit 1")
@@ -78,7 +80,7 @@ def root(tmp_path: Path) -> Path:
     put(
         tmp_path, "/etc/apt/sources.list.d/m.list", f"deb [signed-by={KEY}] http://user:secret@m/compute/cuda/repos /\n"
     )
-    put(tmp_path, stack.EFA, "# EFA installer version: 1.48.0\nefa\n")
+    put(tmp_path, RECORD, "# EFA installer version: 1.48.0\nefa-config_1.18_all libfabric1-aws_2.6_amd64\n")
     (tmp_path / "tmp").mkdir()
     lines = f"pub:-:4096:1:A:1:::-:::scSC:\\nfpr:::::::::{'A' * 40}:\\nsub:-:1:\\nfpr:::::::::{'B' * 40}:\\n"
     program(tmp_path, "gpg", f"printf '{lines}'")
@@ -106,7 +108,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "secure_boot": True,
         "mok_enrolled": True,
         "distribution": "ubuntu24.04",
-        "packages": {"nvidia-dkms-580-open": "580.990.04-1"},
+        "packages": {"nvidia-dkms-580-open": "580.990.04-1", "efa-config": "1.18"},
         "holds": ["nvidia-dkms-580-open"],
         "pins": ["/etc/apt/preferences.d/nvidia-driver-pin"],
         "running_module": "580.990.04",
@@ -127,6 +129,8 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": []},
         "lists_age_days": 0,
         "efa_installed": "1.48.0",
+        "efa_kind": "full",
+        "efa_wrong": ["libfabric1-aws 2.6 of its record is not installed"],
         "additions": [],
         "interrupted": [],
         "unread": {},
@@ -146,7 +150,7 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "pins", "busy", "efa_installed", "additions", "unread"}
+    assert known.keys() == {"architecture", "pins", "busy", "additions", "unread"}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 

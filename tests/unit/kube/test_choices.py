@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import palette, popup
 from gpuctl.kube.choose import folder_of_pane, pod_lines
-from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request, Slot
 from gpuctl.kube.forward.state_machine import Line, State
@@ -20,6 +20,7 @@ from gpuctl.kube.forward.table import as_line, drawn
 from gpuctl.kube.forward.wizard import offers
 from gpuctl.kube.model import Container, Pod
 from gpuctl.kube.pod import ACTIONS
+from gpuctl.kube.pod_secrets import decoded, literals, secrets_of
 from gpuctl.kube.resources import fit
 
 
@@ -191,3 +192,18 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, does: str)
 
 def test_a_secret_is_searched_as_text_and_as_base64() -> None:
     assert decoded({"a": "dGlnZXI=", "b": "/////w=="}) == ["dGlnZXI=", "tiger", "/////w=="]
+    login = base64.b64encode(b'{"auths": {"nvcr.io": {"auth": "cm9ib3Q6eA==", "password": "nv-pw"}}}').decode()
+    assert decoded({"a": login})[2:] == ["cm9ib3Q6eA==", "nv-pw"]
+
+
+def test_passwords_of_urls_and_random_values_of_variables_are_secrets_and_switches_are_none() -> None:
+    values = {
+        "DATABASE_URL": "postgres://app:p%40ss-w@db/x",
+        "SETTING": "Zk3vQ9xT7bLm2NcR5",
+        "MODEL": "meta-llama/Llama-3-70B-Instruct",
+        "USE_AUTH_TOKEN": "true",
+        "NCCL_DEBUG": "INFO",
+    }
+    env = [{"name": name, "value": value} for name, value in values.items()]
+    spec = {"containers": [{"name": "c", "env": env}]}
+    assert literals({"spec": spec}) == ["Zk3vQ9xT7bLm2NcR5", "p@ss-w"]

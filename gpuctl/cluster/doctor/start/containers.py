@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from signal import NSIG, Signals
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
-from gpuctl.domain.pod_status import CRASHED, IMAGE, INITIALIZING, statuses
+from gpuctl.domain.pod_status import (
+    CRASHED,
+    IMAGE,
+    INITIALIZING,
+    ending,
+    is_oom,
+    killing_signal,
+    last_termination,
+    statuses,
+)
 
 PULLS = (
     (
@@ -65,7 +73,7 @@ def prepare(facts: Facts) -> list[Finding]:
     findings = []
     for name, pod in facts.pods.items():
         for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
-            termination = _termination(status)
+            termination = last_termination(status)
             if termination and termination.get("exitCode") and not status.get("ready"):
                 findings.append(_crashed("prepare", facts, name, status, termination))
     return or_ok("prepare", facts.env.name, findings)
@@ -76,7 +84,7 @@ def crash(facts: Facts) -> list[Finding]:
     findings = []
     for name, pod in facts.pods.items():
         for status in statuses(pod):
-            termination = _termination(status)
+            termination = last_termination(status)
             if status["name"] != CONTAINER or not termination:
                 continue
             if "running" in (status.get("state") or {}) and status.get("ready"):
@@ -124,13 +132,6 @@ def _why_not_pulled(facts: Facts, name: str) -> str:
     return next((text for text in reversed(messages) if text.startswith("Failed to pull image")), "")
 
 
-def _termination(status: Object) -> Object | None:
-    """Return the container's last termination; None if there was none."""
-    state, before = status.get("state") or {}, status.get("lastState") or {}
-    termination: Object | None = state.get("terminated") or before.get("terminated")
-    return termination
-
-
 def _crashed(check: str, facts: Facts, name: str, status: Object, termination: Object) -> Finding:
     log = facts.logs.get(name)
     lines = (log.before or log.lines) if log else ()
@@ -140,15 +141,10 @@ def _crashed(check: str, facts: Facts, name: str, status: Object, termination: O
 
 def _describe(termination: Object, lines: object) -> tuple[str, str]:
     """Return a description with the last log lines, and a hint."""
-    code = int(termination.get("exitCode") or 0)
     log_lines = list(lines) if isinstance(lines, list | tuple) else []
     last = [line.strip() for line in log_lines if line.strip()][-LAST:] or str(
         termination.get("message") or ""
     ).splitlines()[-LAST:]
     after = f"; its log ends: {' / '.join(last)}"[:500] if last else ""
-    if termination.get("reason") == "OOMKilled":
-        return f"ran out of memory (OOMKilled){after}", OOM
-    if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + NSIG else 0):
-        name = Signals(number).name if number in set(Signals) else str(number)
-        return f"was killed by signal {number} ({name}){after}", ""
-    return f"ended with exit code {code}{after}", "`kubectl logs --previous` shows its whole log"
+    hint = "" if killing_signal(termination) else "`kubectl logs --previous` shows its whole log"
+    return f"{ending(termination)}{after}", OOM if is_oom(termination) else hint

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..download import download
 from ..host import Host
 from . import openpgp
 from .package_lists import APT_LISTS, manager
@@ -62,16 +63,12 @@ def _addition(host: Host, row: Mapping[str, Any], distribution: str, architectur
 
 
 def _fetch(host: Host, address: str) -> tuple[str, str]:
-    """(text of a file at an address, why it could not be fetched); by apt's own downloader, with its proxy."""
-    if address.startswith("file:"):
-        text = host.read_or_none(re.sub("^file:(//)?", "", address))
-        return text or "", "" if text else f"{address} is missing"
+    """(text of a file at an address, why it could not be fetched)."""
     with host.scratch_folder() as scratch:
         target = os.path.join(scratch, "key")
-        argv = ("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", address, target)
-        done = host.run(*argv, limit=LIMIT_S)
-        if not done.ok or not os.path.exists(target):
-            return "", f"{address}: {done.last_line}"
+        wrong = download(host, address, target)
+        if wrong:
+            return "", wrong
         with open(target, encoding="utf-8", errors="surrogateescape") as stream:
             return stream.read(), ""
 

@@ -471,6 +471,21 @@ class StorageFacts(TypedDict):
     unread: Reasons
 
 
+class ProgramOutput(TypedDict):
+    """See `outputs.read`."""
+
+    command: str
+    code: Count
+    text: str
+
+
+class OutputsFacts(TypedDict):
+    """See `outputs.read`; `unread` by command."""
+
+    printed: list[ProgramOutput] | None
+    unread: Reasons
+
+
 class HealthFacts(TypedDict, total=False):
     """See `health.read`; only the subjects that were asked for."""
 
@@ -485,6 +500,12 @@ class HealthFacts(TypedDict, total=False):
     system: SystemFacts | UnreadSubject
     storage: StorageFacts | UnreadSubject
     seconds: Amount
+
+
+class HealthAndOutputs(HealthFacts, total=False):
+    """Facts of an audit, and what programs printed."""
+
+    outputs: OutputsFacts | UnreadSubject
 
 
 class ProcessDetails(TypedDict):
@@ -646,6 +667,8 @@ class Stack(TypedDict):
     offers: dict[str, list[str]] | None
     lists_age_days: Count | None
     efa_installed: str | None
+    efa_kind: str | None
+    efa_wrong: list[str] | None
     unread: Reasons
 
 

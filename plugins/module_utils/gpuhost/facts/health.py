@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host import Host
-from . import counters, gather, kernel_log, nvlink, pcie, storage, system
+from . import counters, gather, kernel_log, nvlink, outputs, pcie, storage, system
 
 SUBJECTS: dict[str, gather.Subject] = {
     **{name: gather.SUBJECTS[name] for name in ("gpu", "rdma", "names", "jobs")},
@@ -20,5 +20,9 @@ SUBJECTS: dict[str, gather.Subject] = {
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """All of them, as `gather` does; see the keys of the request there and in kernel_log.py and counters.py."""
-    return gather.gather(host, request, SUBJECTS)
+    """All of them, as `gather` does; see the keys of the request there and in kernel_log.py and counters.py.
+
+    For "audit and outputs", also what programs print (outputs.py).
+    """
+    with_outputs = request.get("subjects") == "audit and outputs"
+    return gather.gather(host, request, {**SUBJECTS, "outputs": outputs.read} if with_outputs else SUBJECTS)

@@ -21,14 +21,22 @@ def fingerprints(text: str) -> list[str]:
     if text.count("-----BEGIN PGP") != len(_BLOCK.findall(text)):  # one that others might read
         return []
     for match in _BLOCK.finditer(text):
-        lines = [line.strip() for line in match.group(1).splitlines()]
-        encoded = "".join(line for line in lines if line and not line.startswith("="))  # = begins the checksum
         try:
-            data = base64.b64decode(encoded, validate=True)
-            found += [_fingerprint(body) for tag, body in _packets(data) if tag == PUBLIC_KEY]
+            found += [_fingerprint(body) for tag, body in _packets(_decoded(match)) if tag == PUBLIC_KEY]
         except (binascii.Error, IndexError, ValueError):
             return []
     return found
+
+
+def binary(text: str) -> bytes:
+    """The keys of a text for which `fingerprints` has found some, as a keyring."""
+    return b"".join(_decoded(match) for match in _BLOCK.finditer(text.replace("\r", "")))
+
+
+def _decoded(match: re.Match[str]) -> bytes:
+    lines = [line.strip() for line in match.group(1).splitlines()]
+    encoded = "".join(line for line in lines if line and not line.startswith("="))  # = begins the checksum
+    return base64.b64decode(encoded, validate=True)
 
 
 def _fingerprint(body: bytes) -> str:

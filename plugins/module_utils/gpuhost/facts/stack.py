@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import model
+from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
@@ -23,7 +24,6 @@ FOREIGN = ("nouveau", "nova_core", "nova_drm")
 VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULE = "/proc/driver/nvidia/version"
 LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
-EFA = "/opt/amazon/efa_installed_packages"
 # Rebuilds of RHEL, for which NVIDIA's packages are the same.
 REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}
 _CONCERNS = re.compile(
@@ -40,12 +40,14 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """One key for each of READERS, and `unread`: name -> reason. A value that could not be read is None.
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
-    module, `mok_enrolled` without Secure Boot; then they have no reason. Request: `look_up`, names of packages whose
-    versions in the repositories are read; `sources`, repositories that count as well, see `additions.read`.
+    module, `mok_enrolled` without Secure Boot, `efa_kind` without a record; then they have no reason. Request:
+    `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
+    well, see `additions.read`.
     """
     facts: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    wanted = {"look_up": [str(name) for name in request.get("look_up", ())], "sources": request.get("sources", ())}
+    look_up = [str(name) for name in request.get("look_up", ())]
+    wanted = {"look_up": look_up, "sources": request.get("sources", ()), "read once": {}}
     for name, reader in READERS.items():
         try:
             facts[name] = reader(host, {**wanted, **facts})
@@ -302,15 +304,31 @@ def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
     return age
 
 
+def _efa_state(host: Host, facts: Mapping[str, Any]) -> efa.State:
+    """The state, read once for the three facts that are parts of it."""
+    known: dict[str, efa.State] = facts["read once"]
+    if "efa" not in known:
+        try:
+            known["efa"] = efa.read(host)
+        except model.Unreadable as error:
+            raise Unreadable(str(error)) from error
+    return known["efa"]
+
+
 def _efa_installed(host: Host, facts: Mapping[str, Any]) -> str:
-    """Version of the EFA installer that ran last; "" if none has. A folder alone proves nothing."""
-    text = host.read_or_none(EFA)
-    if text is None:
-        return ""
-    match = re.search(r"EFA installer version:\s*([\d.]+)", text)
-    if match is None:
-        raise Unreadable(f"{EFA} names no version")
-    return match[1]
+    """Version of the EFA installer that ran last, as it recorded it; "" if none has."""
+    return _efa_state(host, facts).version
+
+
+def _efa_kind(host: Host, facts: Mapping[str, Any]) -> str | None:
+    """full or minimal; None without a record."""
+    whole = _efa_state(host, facts).whole
+    return whole.partition(" ")[2] if whole else None
+
+
+def _efa_wrong(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Why EFA is half installed, or has no module for the running kernel."""
+    return list(_efa_state(host, facts).wrong)
 
 
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
@@ -346,4 +364,6 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "offers": _offers,
     "lists_age_days": _lists_age_days,
     "efa_installed": _efa_installed,
+    "efa_kind": _efa_kind,
+    "efa_wrong": _efa_wrong,
 }

@@ -1,12 +1,12 @@
 """Parts of a GPU host's stack as the controller has planned them: packages, repositories, files and services.
 
-Knobs: gpu_stack.driver, .fabric, .toolkit and .dcgm. A value is a mapping, see `Part`.
+Knobs: gpu_stack.driver, .fabric, .toolkit, .dcgm and .efa. A value is a mapping, see `Part`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..host import Host
 from ..model import OK, Knob, Reading, Refused, Step, Unreadable
@@ -15,11 +15,11 @@ from ..resources.file import described
 from ..resources.module import Module
 from ..resources.unit import runs, show
 from ..snapshot import HostSnapshot
-from . import _container_runtimes
+from . import _container_runtimes, _efa
 from ._common import read_all, settled
 from ._types import Type
 
-PARTS = ("driver", "fabric", "toolkit", "dcgm")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa")
 RUNNING = "/sys/module/nvidia/version"
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
 NO_APT = "gpuctl changes the stack with apt only: install here what `gpuctl gpu-node plan` prints, with dnf"
@@ -33,7 +33,7 @@ class Part(NamedTuple):
     `removes`: packages that go. `holds`: packages to hold, if they are there. `repositories` and `files`: path ->
     content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
     must have, "" for none. `earlier`: packages whose present version no repository has any more.
-    `runtimes`: True to let container runtimes know NVIDIA's.
+    `runtimes`: True to let container runtimes know NVIDIA's. `efa`: what EFA's installer is to do, see `_efa.read`.
     """
 
     shown: str = ""
@@ -49,6 +49,7 @@ class Part(NamedTuple):
     driver: str = ""
     earlier: Sequence[str] = ()
     runtimes: bool = False
+    efa: Mapping[str, Any] = {}
 
 
 def type_of(key: str) -> Type | None:
@@ -59,11 +60,12 @@ def type_of(key: str) -> Type | None:
 def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     """State of each part; the text of a reading is its version."""
     parts = {knob.name: Part(**knob.value) for knob in knobs}
+    driver = parts.get("gpu_stack.driver")
     named = [knob._replace(value=parts[knob.name].shown or "as it is") for knob in knobs]
-    return read_all(snapshot, named, lambda snapshot, knob: _read(snapshot, knob, parts[knob.name]))
+    return read_all(snapshot, named, lambda snapshot, knob: _read(snapshot, knob, parts[knob.name], driver))
 
 
-def _read(snapshot: HostSnapshot, knob: Knob, part: Part) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -> Reading:
     if part.refused:
         raise Refused(part.refused)
     if not part.shown:
@@ -71,6 +73,9 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part) -> Reading:
     host = snapshot.host
     if not host.which("apt-get"):
         raise Refused(NO_APT)
+    if part.efa:
+        driver_changes = driver is not None and bool(driver.shown and not driver.refused and _debs(host, driver))
+        return _efa.read(snapshot, knob, part.efa, driver_changes=driver_changes)
     runtimes = _container_runtimes.files(host) if part.runtimes else {}
     files = tuple(
         step

@@ -12,6 +12,7 @@ from ..host import Host
 from . import (
     comment,
     deb,
+    efa,
     exclusive_pair,
     file,
     folder,
@@ -49,6 +50,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "repository": repository.Repository,  # after the files, as its key is one
     "deb": deb.Deb,
     "module": module.Module,
+    "efa": efa.Efa,  # after the driver, against whose module it builds one of its own
     "grubby": grubby.Grubby,
     "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
     "unit": unit.Unit,

@@ -58,7 +58,7 @@ IN_A_NAMESPACE = {
 SINCE_1_21 = ("/apis/policy/v1",)
 FURNITURE = ("serviceaccounts", "configmaps", "secrets")
 # Kubernetes up to 1.23 makes and removes the token of a service account some time after the account.
-TOKEN = "kubernetes.io/service-account-token"
+GONE_LATER = "kubernetes.io/service-account-token"
 EVERYWHERE = "/apis/security.openshift.io/v1/securitycontextconstraints"
 
 
@@ -236,7 +236,9 @@ class Lab:
         """What the API has there."""
         listed = self.plane.api("GET", path)
         kind = listed["kind"].removesuffix("List")
-        return [f"{kind}/{_identity(item)} {_version(item)}" for item in listed["items"] if item.get("type") != TOKEN]
+        return [
+            f"{kind}/{_identity(item)} {_version(item)}" for item in listed["items"] if item.get("type") != GONE_LATER
+        ]
 
 
 def _identity(item: Mapping[str, Any]) -> str:

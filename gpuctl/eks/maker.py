@@ -1,0 +1,161 @@
+"""One run of making a cluster: an object is looked for by its tag before it is made, and made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.aws import Aws, NoAnswer, Request, code_of
+from gpuctl.eks import state as states
+from gpuctl.eks.model import EksCluster
+from gpuctl.eks.node_template import NodeNetwork
+from gpuctl.eks.objects import (
+    EXPIRES,
+    MEMBERS,
+    Kind,
+    Object,
+    State,
+    tag_list,
+    tags,
+    token,
+)
+from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Waiter
+
+ATTEMPTS = 4  # of a change without an answer: the state is read before each
+# What AWS answers to a request that an attempt without an answer has carried out.
+DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
+
+
+@dataclass(frozen=True)
+class Design:
+    """A cluster with what only AWS knows about its types. `needed_zones`: node group -> zones that it can use."""
+
+    cluster: EksCluster
+    networks: Mapping[str, NodeNetwork]  # by node group
+    needed_zones: Mapping[str, frozenset[str]]
+    has_gpus: bool
+
+
+@dataclass
+class Maker:
+    """One run of making a cluster."""
+
+    aws: Aws
+    design: Design
+    state: State
+    waiter: Waiter
+    vpc: str = ""  # known once its subnets are
+
+    @property
+    def cluster(self) -> EksCluster:
+        return self.design.cluster
+
+    @property
+    def partition(self) -> str:
+        first = self.state.first_role
+        return str(first.data["Arn"]).split(":")[1] if first else "aws"
+
+    def tags(self, part: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Tags of an object; the end of the time to live is that of the first role."""
+        plain = {**self.cluster.tags, **(more or {})}
+        first = self.state.first_role
+        if first is not None and first.tags.get(EXPIRES):
+            plain[EXPIRES] = first.tags[EXPIRES]
+        return tags(self.cluster.name, self.cluster.region, part, plain)
+
+    def token(self, part: str, content: Any = "") -> str:
+        first = self.state.first_role
+        if first is None:
+            raise GpuctlError(f"make {part}", "the first role is missing", "run the command again")
+        return token(str(first.data["RoleId"]), part, content)
+
+    def ensure(self, kind: Kind, part: str, request: Callable[[], Request], member: str) -> Object:
+        """The object of a part, made if it does not exist. Without an answer, the state is read before a repeat."""
+        for attempt in range(1, ATTEMPTS + 1):
+            found = self.state.get(kind, part)
+            if found is not None:
+                return self.checked(found)
+            send = request()
+            try:
+                answer = self.sent(send)
+            except NoAnswer:
+                if attempt == ATTEMPTS:
+                    raise
+                self.waiter.progress(f"{send.doing}: no answer; looking whether it was done")
+                self.waiter.sleep(self.waiter.every_s)
+                self.state.objects = states.read(self.aws, self.cluster.name).objects
+                continue
+            data = answer.get(member, answer) if member else answer
+            name = str(data.get(MEMBERS[kind][0]) or part)
+            state = str(data.get(MEMBERS[kind][1] or "-") or "")
+            made = Object(kind, name, part, state, ours=True, tags=self.tags(part), data=data)
+            self.state.add(made)
+            self.waiter.progress(f"made {made}")
+            return made
+        raise AssertionError("unreachable")
+
+    def checked(self, item: Object) -> Object:
+        """The object, if it is ours; GpuctlError for one that only has its name."""
+        if not item.ours:
+            hint = "choose another name for the cluster, or remove it yourself"
+            raise GpuctlError(f"make {item}", "it exists, and does not have gpuctl's tags of this cluster", hint)
+        return item
+
+    def act(self, doing: str, service: str, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a change that can be repeated."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self.sent(Request(doing, service, operation, "", parameters))
+            except NoAnswer:
+                if attempt == ATTEMPTS:
+                    raise
+                self.waiter.sleep(self.waiter.every_s)
+            except GpuctlError as error:
+                if attempt == 1 or code_of(error) not in DONE_BEFORE:
+                    raise
+                return {}  # by the attempt without an answer
+        raise AssertionError("unreachable")
+
+    def sent(self, request: Request) -> dict[str, Any]:
+        """AWS's answer; repeated while AWS does not know an object yet that it has just made."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self.aws.act(request)
+            except GpuctlError as error:
+                if attempt == ATTEMPTS or not states.is_absent(error):
+                    raise
+                self.waiter.sleep(self.waiter.every_s)
+        raise AssertionError("unreachable")
+
+    def ec2(self, kind: Kind, part: str, operation: str, member: str, type_: str, **parameters: Any) -> Object:
+        """An object of EC2, with its tags from its first moment on."""
+        more = parameters.pop("more", None)
+
+        def request() -> Request:
+            tagged = [{"ResourceType": type_, "Tags": tag_list(self.tags(part, more))}]
+            return Request(f"make the {kind} {part}", "ec2", operation, "", {**parameters, "TagSpecifications": tagged})
+
+        return self.ensure(kind, part, request, member)
+
+    def once_role_is_known(self, make: Callable[[], Object]) -> Object:
+        """Repeat a request that AWS refuses as it does not know the new role yet."""
+
+        def poll() -> tuple[Object | None, str]:
+            try:
+                return make(), ""
+            except GpuctlError as error:
+                is_role = "role" in error.wrong.lower() and code_of(error) in (
+                    *("InvalidParameterException", "InvalidRequestException", "AccessDeniedException"),
+                )
+                if not is_role:
+                    raise
+                last.append(error)
+                return None, "not known"
+
+        last: list[GpuctlError] = []
+        try:
+            return self.waiter.until(ROLE_KNOWN, poll)
+        except TimeUp:
+            raise last[-1] from last[-1].__cause__

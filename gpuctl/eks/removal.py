@@ -1,0 +1,200 @@
+"""What a removal takes away and what it leaves: by tags of ours, and by tags that Kubernetes' controllers set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, ok, warn
+from gpuctl.eks.objects import COSTLY, Kind, Object, State, costly
+
+NODE_TAG, CNI_TAG, EKS_TAG = "kubernetes.io/cluster/{}", "cluster.k8s.amazonaws.com/name", "aws:eks:cluster-name"
+BALANCER_TAG = "elbv2.k8s.aws/cluster"
+# Kinds that go, in the order in which AWS lets them go.
+ORDER = (
+    *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.INTERFACE),
+    *(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT, Kind.ADDRESS, Kind.SUBNET),
+    *(Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.ROLE),
+)
+WITH_THE_CLUSTER = frozenset({Kind.ADDON, Kind.ENTRY})  # EKS removes them with the cluster
+MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE})
+
+
+@dataclass(frozen=True)
+class Row:
+    """An object and its fate. `why`: for one that stays, or that gpuctl did not make."""
+
+    item: Object
+    goes: bool
+    why: str = ""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if it goes and somebody else made it, so that the name must be confirmed."""
+        return self.goes and not self.item.ours and self.item.kind not in MADE_BY_EKS and not _of_eks(self.item)
+
+
+def _goes(item: Object, why: str = "") -> Row:
+    return Row(item, goes=True, why=why)
+
+
+def _stays(item: Object, why: str) -> Row:
+    return Row(item, goes=False, why=why)
+
+
+def _of_eks(item: Object) -> bool:
+    """True for the security group that EKS makes with a cluster."""
+    return item.kind is Kind.SECURITY_GROUP and EKS_TAG in item.tags
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
+    interfaces that the VPC CNI left behind, with every sign of it."""
+
+    objects: Sequence[Object] = ()
+    owners: dict[str, str] = field(default_factory=dict)
+    leaked: frozenset[str] = frozenset()
+
+    def of(self, kind: Kind) -> list[Object]:
+        return [one for one in self.objects if one.kind is kind]
+
+
+def belongs(item: Object, cluster: str) -> bool:
+    """True if a controller of the cluster made the object, by its tags."""
+    owner = item.tags.get(NODE_TAG.format(cluster))
+    return cluster in (item.tags.get(BALANCER_TAG), item.tags.get(EKS_TAG)) or owner == "owned"
+
+
+def rows(state: State, around: Belongings, volumes: str) -> list[Row]:
+    """Fate of every object, in the order of the removal; then those that stay. `volumes`: delete, keep or ""."""
+    own_vpc = bool(state.of(Kind.VPC))
+    fates = [_of_ours(one, state) for one in state.objects]
+    for one in around.objects:
+        if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
+            continue
+        fates.append(_around(one, state.cluster, around, volumes, own_vpc))
+    return sorted((one for one in fates), key=lambda row: (not row.goes, _place(row.item)))
+
+
+def _place(item: Object) -> tuple[int, int]:
+    is_last = item.kind is Kind.ROLE and item.part == "cluster"
+    return (ORDER.index(item.kind) if item.kind in ORDER else len(ORDER), int(is_last))
+
+
+def _of_ours(item: Object, state: State) -> Row:
+    if item.ours:
+        return _goes(item)
+    if item.kind in (Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER):
+        return _goes(item, "" if item.kind in MADE_BY_EKS else "not made by gpuctl")
+    return _stays(item, f"it has no tag of {state.cluster} in {state.region}")
+
+
+def _around(item: Object, cluster: str, around: Belongings, volumes: str, own_vpc: bool) -> Row:
+    if item.kind is Kind.VOLUME:
+        why = "" if volumes == "delete" else "--volumes keep" if volumes == "keep" else "no --volumes"
+        return Row(item, volumes == "delete", why or "made by Kubernetes for a claim")
+    if item.kind is Kind.INTERFACE:
+        if item.name in around.leaked:
+            return _goes(item, "left behind by the VPC CNI")
+        return _stays(item, f"{around.owners.get(item.name, 'owner UNKNOWN')}; goes with its owner")
+    if item.kind is Kind.INSTANCE:
+        return _stays(item, "goes with its node group, or is not managed by EKS")
+    if item.kind in (Kind.LOAD_BALANCER, Kind.SECURITY_GROUP) and belongs(item, cluster):
+        return _goes(item, "made by EKS" if _of_eks(item) else "made by a controller of the cluster")
+    return _stays(item, "not made by gpuctl" + (", and in the VPC that is to go" if own_vpc else ""))
+
+
+def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
+    """Causes for which a removal does not begin."""
+    found = []
+    for one in state.of(Kind.CLUSTER):
+        if one.data.get("deletionProtection"):
+            hint = "switch it off yourself: `aws eks update-cluster-config --name NAME --no-deletion-protection`"
+            found.append(fail("protection", one.name, "deletion protection is on", hint))
+    disks = around.of(Kind.VOLUME)
+    if disks and not volumes:
+        size = sum(int(one.data.get("Size") or 0) for one in disks)
+        message = f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(map(_id, disks))}"
+        found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
+    return found
+
+
+def foreigners(state: State, around: Belongings) -> list[Finding]:
+    """Warnings on objects of others in a VPC of ours: the VPC stays as long as they do."""
+    if not any(one.ours for one in state.of(Kind.VPC)):
+        return []
+    found = []
+    for one in around.objects:
+        is_interface = one.kind is Kind.INTERFACE and _blocks(one, around, state.cluster)
+        other = one.kind in (Kind.LOAD_BALANCER, Kind.ENDPOINT, Kind.SECURITY_GROUP) and not one.ours
+        if is_interface or (other and not belongs(one, state.cluster)):
+            owner = (
+                around.owners.get(one.name) or one.data.get("GroupName") or one.data.get("ServiceName") or "not ours"
+            )
+            message = f"{one} ({owner}) is in the VPC, and keeps it from going"
+            found.append(warn("foreign", one.name, message, "remove it, or have its owner remove it"))
+    return found
+
+
+# Owners of interfaces that go with the nodes, or that another step or finding is about.
+GO_BY_THEMSELVES = ("node ", "CNI", "pod", "NAT", "load balancer", "endpoint")
+
+
+def _blocks(item: Object, around: Belongings, cluster: str) -> bool:
+    """True for an interface that no step of the removal takes away, such as one of Lambda or of another cluster."""
+    owner = around.owners.get(item.name, "")
+    goes = owner.startswith(GO_BY_THEMSELVES) or owner == f"EKS control plane {cluster}"
+    return not goes and item.name not in around.leaked
+
+
+def _id(item: Object) -> str:
+    return item.name
+
+
+def remaining(state: State, around: Belongings, volumes: str) -> list[Finding]:
+    """Findings on what a search by tag and owner still finds: a failure for what costs money."""
+    left = [one for one in state.objects if one.ours or one.kind is Kind.CLUSTER]
+    left += [one for one in around.objects if belongs(one, state.cluster) or one.kind in (Kind.VOLUME, Kind.INSTANCE)]
+    left += [one for one in around.of(Kind.INTERFACE) if one.name in around.leaked]
+    left = list({(one.kind, one.name): one for one in left}.values())
+    findings = list(_remaining(left, volumes))
+    return findings or [ok("remains", state.cluster, "a search by tag and owner finds nothing")]
+
+
+def _remaining(left: Sequence[Object], volumes: str) -> Iterator[Finding]:
+    expensive = set(map(id, costly(left)))
+    for one in left:
+        if one.kind is Kind.ROLE and one.part == "cluster":
+            continue  # it is the last to go
+        if one.kind is Kind.VOLUME and volumes == "keep":
+            yield warn("remains", one.name, f"{one} was to be kept, and costs money", f"remove it: {_command(one)}")
+        elif id(one) in expensive:
+            yield fail("remains", one.name, f"{one} is left, and costs money", "remove the cause, and run this again")
+        else:
+            yield fail("remains", one.name, f"{one} is left", "remove the cause, and run this again")
+
+
+def _command(item: Object) -> str:
+    return f"`aws ec2 delete-volume --volume-id {item.name}`"
+
+
+def sum_of(fates: Sequence[Row]) -> tuple[int, int, int]:
+    """Objects that go, that stay, and of these the ones that cost money."""
+    goes = [one for one in fates if one.goes]
+    stays = [one for one in fates if not one.goes]
+    return len(goes), len(stays), sum(one.item.kind in COSTLY for one in stays)
+
+
+def permissions(answer: Any) -> list[dict[str, Any]]:
+    """Rules of a security group that name another group: these keep the other one from being deleted."""
+    return [
+        {
+            **{key: one[key] for key in ("IpProtocol", "FromPort", "ToPort") if key in one},
+            "UserIdGroupPairs": [{"GroupId": pair["GroupId"]} for pair in one["UserIdGroupPairs"]],
+        }
+        for one in answer or ()
+        if one.get("UserIdGroupPairs")
+    ]

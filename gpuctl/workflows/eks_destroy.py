@@ -1,0 +1,149 @@
+"""Remove an EKS cluster: objects around it, with the owners of their interfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding
+from gpuctl.edges.aws import Aws, Request
+from gpuctl.eks import destroy, removal
+from gpuctl.eks import state as states
+from gpuctl.eks.destroy import Choice, Remover
+from gpuctl.eks.objects import Kind, Object, State, from_answer
+from gpuctl.eks.removal import BALANCER_TAG, CNI_TAG, EKS_TAG, NODE_TAG, Belongings, belongs
+from gpuctl.eks.wait import Waiter
+from gpuctl.subnets import owners
+from gpuctl.subnets import read as subnets_read
+from gpuctl.subnets.owners import Leak
+
+TAGS_AT_ONCE = 20  # load balancers of one request, by AWS
+LISTS: Mapping[Kind, tuple[str, str]] = {
+    Kind.INTERFACE: ("DescribeNetworkInterfaces", "NetworkInterfaces"),
+    Kind.SECURITY_GROUP: ("DescribeSecurityGroups", "SecurityGroups"),
+    Kind.VOLUME: ("DescribeVolumes", "Volumes"),
+    Kind.INSTANCE: ("DescribeInstances", "Reservations"),
+    Kind.ENDPOINT: ("DescribeVpcEndpoints", "VpcEndpoints"),
+}
+AROUND = (*LISTS, Kind.LOAD_BALANCER)
+ENDING = ("shutting-down", "terminated")
+
+
+def known(aws: Aws, cluster: str) -> State:
+    """The state of a cluster; InvalidInput if AWS has nothing of it in this region."""
+    state = states.read(aws, cluster)
+    if not any(one.ours or one.kind is Kind.CLUSTER for one in state.objects):
+        hint = "check the name and the region; `gpuctl eks reap` lists the clusters that gpuctl made"
+        raise InvalidInput(f"use the cluster {cluster}", f"{aws.region} has nothing of it", hint)
+    return state
+
+
+def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongings:
+    """Objects of controllers and others: by tags of the cluster, and all that is in a VPC of ours."""
+    cluster = state.cluster
+    vpcs = [one.name for one in state.of(Kind.VPC) if one.ours]
+    answers = states.described(aws, {key: one for key, one in _requests(cluster, vpcs).items() if key[0] in kinds})
+    objects: dict[tuple[Kind, str], Object] = {}
+    rows: dict[str, Mapping[str, Any]] = {}
+    for (kind, _), found in answers.items():
+        for row in _flat(kind, found):
+            one = from_answer(kind, row, cluster, aws.region)
+            if _counts(one):
+                objects[kind, one.name] = one
+                rows[one.name] = row
+    for one in _balancers(aws, state, vpcs) if Kind.LOAD_BALANCER in kinds else ():
+        objects[one.kind, one.name] = one
+    nodes = {name for kind, name in objects if kind is Kind.INSTANCE}
+    interfaces = [name for kind, name in objects if kind is Kind.INTERFACE]
+    read = {name: subnets_read.interface(rows[name]) for name in interfaces}
+    now = datetime.now(UTC)
+    leaked = frozenset(
+        name for name, one in read.items() if one.tags.get(CNI_TAG) == cluster and owners.leak(one, now) is Leak.YES
+    )
+    return Belongings(
+        list(objects.values()), {name: str(owners.owner(one, nodes)) for name, one in read.items()}, leaked
+    )
+
+
+def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
+    by_key = {"Name": "tag-key", "Values": [NODE_TAG.format(cluster)]}
+    ours = states.filter_tag(cluster)
+
+    def by(tag: str) -> dict[str, Any]:
+        return {"Name": f"tag:{tag}", "Values": [cluster]}
+
+    filters: dict[Kind, list[dict[str, Any]]] = {
+        Kind.INTERFACE: [by(CNI_TAG), ours],
+        Kind.SECURITY_GROUP: [by_key, by(BALANCER_TAG), by(EKS_TAG)],
+        Kind.VOLUME: [by_key, ours],
+        Kind.INSTANCE: [by_key, ours],
+    }
+    if vpcs:
+        inside = {"Name": "vpc-id", "Values": list(vpcs)}
+        for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT):
+            filters.setdefault(kind, []).append(inside)
+    return {
+        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
+        for kind, several in filters.items()
+        for number, one in enumerate(several)
+    }
+
+
+def _flat(kind: Kind, found: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
+    return (one for row in found for one in row["Instances"]) if kind is Kind.INSTANCE else found
+
+
+def _counts(one: Object) -> bool:
+    """False for what goes with an instance or VPC, and for what is gone but still listed."""
+    if one.kind is Kind.INSTANCE:
+        return one.data.get("State", {}).get("Name") not in ENDING
+    if one.kind is Kind.VOLUME:
+        return not any(attached.get("DeleteOnTermination") for attached in one.data.get("Attachments") or ())
+    if one.kind is Kind.SECURITY_GROUP:
+        return one.data.get("GroupName") != "default"
+    return one.state not in ("deleted", "deleting") or one.kind is not Kind.ENDPOINT
+
+
+def _balancers(aws: Aws, state: State, vpcs: Sequence[str]) -> list[Object]:
+    """Load balancers of the cluster by their tags, and others in a VPC of ours."""
+    listed = states.described(
+        aws,
+        {
+            "elbv2": Request("list load balancers", "elbv2", "DescribeLoadBalancers", "LoadBalancers"),
+            "elb": Request("list Classic Load Balancers", "elb", "DescribeLoadBalancers", "LoadBalancerDescriptions"),
+        },
+    )
+    found = []
+    for service, member, parameter, name in (
+        ("elbv2", "LoadBalancerArn", "ResourceArns", "ResourceArn"),
+        ("elb", "LoadBalancerName", "LoadBalancerNames", "LoadBalancerName"),
+    ):
+        rows = {str(one[member]): one for one in listed[service]}
+        names = list(rows)
+        requests = {
+            start: Request(
+                *("read the tags of load balancers", service, "DescribeTags", "TagDescriptions"),
+                {parameter: names[start : start + TAGS_AT_ONCE]},
+            )
+            for start in range(0, len(names), TAGS_AT_ONCE)
+        }
+        tags = [one for several in states.described(aws, requests).values() for one in several]
+        for one in tags:
+            row = {**rows[str(one[name])], "Tags": one.get("Tags") or ()}
+            found.append(from_answer(Kind.LOAD_BALANCER, row, state.cluster, aws.region))
+    return [
+        one for one in found if belongs(one, state.cluster) or (one.data.get("VpcId") or one.data.get("VPCId")) in vpcs
+    ]
+
+
+def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[removal.Row], list[Finding]]:
+    """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going."""
+    found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
+    return removal.rows(state, belongings, choice.volumes), found
+
+
+def run(aws: Aws, state: State, belongings: Belongings, choice: Choice, waiter: Waiter) -> list[Finding]:
+    """Remove it, and search for what remains."""
+    return destroy.destroy(Remover(aws, state, around, choice, waiter), belongings)

@@ -1,0 +1,39 @@
+"""Answers of AWS that moto lacks, for the plan of a cluster: quotas, reservations, versions and simulated policies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
+from tests.rig.aws_endpoint import Answer
+
+NO_RESERVATIONS = (
+    '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+    "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
+)
+QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, ON_DEMAND_QUOTAS["p"]: 384, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
+VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
+
+
+def planning_answers(
+    called: Iterable[str], quotas: dict[str, float] | None = None, denied: Iterable[str] = ()
+) -> dict[str, Answer]:
+    """Answers of AWS that moto lacks."""
+    results = "".join(
+        f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
+        f"{'explicitDeny' if name in denied else 'allowed'}</EvalDecision></member>"
+        for name in called
+    )
+    simulated = (
+        '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
+        f"<SimulatePrincipalPolicyResult><EvaluationResults>{results}</EvaluationResults><IsTruncated>false"
+        "</IsTruncated></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
+    )
+    listed = [{"QuotaName": name, "Value": value} for name, value in (quotas or QUOTAS).items()]
+    return {
+        "ListServiceQuotas": (200, json.dumps({"Quotas": listed})),
+        "DescribeCapacityReservations": (200, NO_RESERVATIONS),
+        "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
+        "SimulatePrincipalPolicy": (200, simulated),
+    }

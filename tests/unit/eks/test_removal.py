@@ -1,0 +1,105 @@
+"""What a removal takes and leaves, and what it reports at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.removal import Belongings, foreigners, obstacles, permissions, remaining, rows
+
+OWNED = {"kubernetes.io/cluster/lab": "owned"}
+
+
+def ours(kind: Kind, name: str, part: str = "", **data: Any) -> Object:
+    return Object(kind, name, part or name, ours=True, data=data)
+
+
+def state(*objects: Object) -> State:
+    return State("lab", "us-east-1", list(objects))
+
+
+ROLES = [ours(Kind.ROLE, "role-1", "cluster"), ours(Kind.ROLE, "role-2", "node")]
+VPC = ours(Kind.VPC, "vpc-1")
+CLUSTER = ours(Kind.CLUSTER, "lab")
+
+
+def test_the_first_role_goes_last_and_node_groups_first() -> None:
+    order = [one.item.name for one in rows(state(*ROLES, VPC, CLUSTER, ours(Kind.GROUP, "gpu")), Belongings(), "")]
+    assert order == ["gpu", "lab", "vpc-1", "role-2", "role-1"]
+
+
+def test_a_role_of_the_same_name_that_is_not_ours_stays() -> None:
+    fate = rows(state(Object(Kind.ROLE, "role-1", "cluster")), Belongings(), "")[0]
+    assert (fate.goes, "no tag" in fate.why) == (False, True)
+
+
+def test_node_groups_of_others_need_a_confirmation_and_what_eks_makes_does_not() -> None:
+    entry, theirs = Object(Kind.ENTRY, "arn"), Object(Kind.GROUP, "theirs")
+    eks_group = Object(Kind.SECURITY_GROUP, "sg-1", tags={"aws:eks:cluster-name": "lab"})
+    fates = rows(state(CLUSTER, entry, theirs), Belongings([eks_group]), "")
+    assert [one.item.name for one in fates if one.is_foreign] == ["theirs"]
+    assert all(one.goes for one in fates)
+
+
+@pytest.mark.parametrize("tags", [{"kubernetes.io/cluster/lab": "shared"}, {"elbv2.k8s.aws/cluster": "other"}, {}])
+def test_a_load_balancer_of_another_cluster_stays(tags: dict[str, str]) -> None:
+    fate = rows(state(CLUSTER), Belongings([Object(Kind.LOAD_BALANCER, "lb", tags=tags)]), "")[-1]
+    assert not fate.goes
+
+
+def test_only_interfaces_with_every_sign_of_a_leak_go() -> None:
+    interfaces = [Object(Kind.INTERFACE, "eni-1"), Object(Kind.INTERFACE, "eni-2")]
+    fates = rows(state(CLUSTER), Belongings(interfaces, {"eni-2": "Lambda train"}, frozenset({"eni-1"})), "")
+    assert {one.item.name: one.goes for one in fates} == {"lab": True, "eni-1": True, "eni-2": False}
+
+
+def test_protection_and_volumes_are_obstacles_until_a_choice_is_made() -> None:
+    disk = Object(Kind.VOLUME, "vol-1", tags=OWNED, data={"Size": 100})
+    protected = state(ours(Kind.CLUSTER, "lab", deletionProtection=True))
+    checks = [one.check for one in obstacles(protected, Belongings([disk]), "")]
+    assert checks == ["protection", "volumes"]
+    assert obstacles(state(CLUSTER), Belongings([disk]), "keep") == []
+    assert [one.goes for one in rows(state(), Belongings([disk]), "delete")] == [True]
+
+
+@pytest.mark.parametrize(
+    ("owner", "keeps"),
+    [
+        *[("node i-1", False), ("CNI i-1", False), ("EKS control plane lab", False), ("NAT nat-1", False)],
+        *[("EKS control plane other", True), ("Lambda train", True), ("EFS fs-1", True), ("instance i-9", True)],
+    ],
+)
+def test_interfaces_of_others_keep_our_vpc(owner: str, keeps: bool) -> None:
+    around = Belongings([Object(Kind.INTERFACE, "eni-1")], {"eni-1": owner})
+    assert bool(foreigners(state(VPC), around)) is keeps
+    assert foreigners(state(CLUSTER), around) == []  # in given subnets it keeps nothing
+
+
+def test_what_is_left_fails_and_what_costs_is_named_as_such() -> None:
+    left = state(ROLES[0], ours(Kind.NAT, "nat-1"), ours(Kind.SECURITY_GROUP, "sg-1"))
+    disk = Object(Kind.VOLUME, "vol-1", tags=OWNED)
+    found = {one.subject: one for one in remaining(left, Belongings([disk]), "keep")}
+    assert {name: one.verdict for name, one in found.items()} == {
+        "nat-1": Verdict.FAIL,
+        "sg-1": Verdict.FAIL,
+        "vol-1": Verdict.WARN,
+    }
+    assert [name for name, one in found.items() if "costs money" in one.message] == ["nat-1", "vol-1"]
+    assert [one.verdict for one in remaining(state(ROLES[0]), Belongings(), "")] == [Verdict.OK]
+
+
+def test_only_rules_that_name_groups_are_revoked() -> None:
+    rules = [
+        {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-2", "UserId": "1"}], "IpRanges": []},
+        {
+            "IpProtocol": "tcp",
+            "FromPort": 22,
+            "ToPort": 22,
+            "UserIdGroupPairs": [],
+            "IpRanges": [{"CidrIp": "10.0.0.0/8"}],
+        },
+    ]
+    assert permissions(rules) == [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-2"}]}]
