@@ -29,6 +29,7 @@ from gpuctl.workflows import (
 )
 from tests.rig.gpu_stack_machines import MACHINES, offered
 
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 OLD, NEW = "580.105.08", "580.178.04"
 REQUEST = StackRequest(driver_version(NEW))
 NAMES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
@@ -98,10 +99,15 @@ class FleetHost:
             running_open=True,
             installed_module=self.packages,
             installed_open=True,
-            smi_gpus=1,
+            smi_gpus=None if self.mismatch else 1,
+            unread={"smi_gpus": MISMATCH} if self.mismatch else {},
             busy=(*self.busy, *(["Slurm runs 1 job steps here"] if self.slurm.jobs else [])),
             interrupted=self.interrupted,
         )
+
+    @property
+    def mismatch(self) -> bool:
+        return self.packages != self.running
 
     def tools(self) -> dict[str, Any]:
         gpus = [] if self.misses and self.running == NEW else self.facts().gpus or ()

@@ -82,14 +82,9 @@ def _show(outcomes: Sequence[Outcome], run: str) -> None:
 
 
 def show_plan(prepared: Prepared) -> None:
-    """Print the plan of a fleet, and what it does not do."""
+    """Print the plan of a fleet."""
     for host, packages in prepared.repaired.items():
         click.echo(f"{host}: dpkg had been interrupted, and has completed {output.names(packages) or 'nothing'}")
     fleet = prepared.fleet
     show(fleet, [*unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)])
-    by_hand = [
-        made.host for made in fleet.plans if any(part.name == "efa" and part.changes for part in made.components)
-    ]
-    if by_hand:
-        click.echo(f"run the EFA installer by hand, as this command does not: {output.names(by_hand)}")
     click.echo()

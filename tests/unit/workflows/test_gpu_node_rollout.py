@@ -16,7 +16,7 @@ from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.workflows import gpu_node_rollout
 from gpuctl.workflows.nodes_drain import Drain
-from tests.rig.living_fleet import NEW, FleetHost, LivingFleet, StandinSlurmNode
+from tests.rig.living_fleet import NEW, OLD, FleetHost, LivingFleet, StandinSlurmNode
 
 JOB = ("1 processes on GPUs: 77, python",)
 
@@ -132,6 +132,13 @@ def test_what_an_interrupted_dpkg_left_is_repaired_in_its_batch(monkeypatch: pyt
     assert states(again) == {"a": "up to date", "b": "done"}
     assert fleet.acts["b"] == ["repair", "install"]
     assert again.stderr.count("b: dpkg had been interrupted, and has completed nvidia-dkms-580-open") == 1
+
+
+def test_an_interrupted_upgrade_whose_nvidia_smi_fails_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(NEW, OLD, interrupted=("nvidia-dkms-580-open",)), b=FleetHost(NEW, OLD))
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
+    assert states(result) == {"a": "done", "b": "done"}
+    assert fleet.hosts["a"].running == NEW
 
 
 def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
