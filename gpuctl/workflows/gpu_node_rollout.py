@@ -62,10 +62,12 @@ class Rollout:
         """Batches of the hosts that take part; all others have their outcome afterwards."""
         self.surveyed, self._plans = fleet.surveyed, {made.host: made for made in fleet.fleet.plans}
         drains = self._drains(fleet.surveyed, list(self._plans))
+        differing = self._compared(fleet)
         due = []
         for host, made in self._plans.items():
             drain = _DRAINS.get(drains[host].state, "") if host in drains else ""
             role, text = self._role(made, self._facts(fleet.surveyed, host), drains.get(host))
+            role, text = differing.get(host, (role, text)) if role == "up to date" else (role, text)
             if role == "due":
                 due.append(host)
                 continue
@@ -75,6 +77,22 @@ class Rollout:
             self.outcomes[host] = Outcome(host, "not reached", text=why)
         drained = [host for host in due if host in drains and drains[host].state == "due"]
         return list(batches(rollout.in_order(due, drained), self.steps.size))
+
+    def _compared(self, fleet: Prepared) -> dict[str, tuple[str, str]]:
+        """State and reason of hosts whose packages stay, but whose holds, files or services differ or are unknown."""
+        same = {made.host for made in fleet.fleet.plans if not made.refused and made.changes is False}
+        hosts = [host for host in fleet.run.hosts if host.name in same]
+        if not hosts:
+            return {}
+        rows = {}
+        for result in replace(fleet.run, hosts=hosts, job=replace(fleet.run.job, check=True)).run(_Silent()):
+            if result.answer is None:
+                rows[result.host] = ("not reached", result.wrong)
+            elif judge.exit_code([result]):
+                rows[result.host] = ("refused", _why(result))
+            elif result.differs:
+                rows[result.host] = ("due", "")
+        return rows
 
     def _drains(self, surveyed: Survey, hosts: Sequence[str]) -> dict[str, Drain]:
         """Drains by roll-outs, also by earlier ones: Slurm and Kubernetes keep their reasons."""
@@ -252,14 +270,11 @@ class Rollout:
         return {**self._batch.fleet.unasked, **refused}
 
     def _install(self, active: Sequence[str]) -> Failures:
-        """Change the packages, files and services of hosts that differ."""
+        """Change the packages, holds, files and services that differ; a host without a difference is only compared."""
         if self._batch is None:
             return {}
-        due = [host for host in self._batch.due if host in active]
         run = self._batch.run
-        if not due:
-            return {}
-        results = replace(run, hosts=[host for host in run.hosts if host.name in due]).run(_Silent())
+        results = replace(run, hosts=[host for host in run.hosts if host.name in active]).run(_Silent())
         for result in results:
             self._note(result.host, changed=result.changed)
         return {result.host: _why(result) for result in results if judge.exit_code([result])}

@@ -74,7 +74,8 @@ class StandinSlurmNode(Host):
 class FleetHost:
     """One host. `packages`, `running`: driver versions. `misses`: GPUs that nvidia-smi lacks after a change.
 
-    `loads`: an install loads the new module at once, as on a host whose module nobody had loaded.
+    `loads`: an install loads the new module at once, as on a host whose module nobody had loaded. `unheld`: its
+    packages are not held, as after an install that ended too early.
     """
 
     packages: str = OLD
@@ -85,6 +86,7 @@ class FleetHost:
     misses: bool = False
     fails: str = ""
     loads: bool = False
+    unheld: bool = False
     boots: int = 1
     returns: bool = True
     slurm: SlurmNode = field(default_factory=StandinSlurmNode)
@@ -152,11 +154,21 @@ class FleetHost:
         self.acts.append("install")
         state = "failed" if self.fails else "ok"
         if not self.fails:
-            self.packages = NEW
+            self.packages, self.unheld = NEW, False
             self.running = NEW if self.loads else self.running
+        return self._result(state, changed=not self.fails)
+
+    def compare(self) -> HostResult:
+        """The answer of the engine in check mode."""
+        return self._result("differs" if self.differs else "ok")
+
+    @property
+    def differs(self) -> bool:
+        return self.packages != NEW or self.unheld
+
+    def _result(self, state: str, *, changed: bool = False) -> HostResult:
         row = {"now": OLD, "boot": OLD, "desired": NEW, "reason": self.fails, "conflicts": [], "reboot": False}
-        knob = {"knob": "gpu_stack.driver", "state": state, "changed": not self.fails, **row}
-        return HostResult("", {"knobs": [knob]})
+        return HostResult("", {"knobs": [{"knob": "gpu_stack.driver", "state": state, "changed": changed, **row}]})
 
 
 class LivingFleet:
@@ -176,9 +188,14 @@ class LivingFleet:
             return HostResult(name, wrong="no route to host", unreachable=True)
         return HostResult(name, json.loads(json.dumps(host.answer(request))))
 
-    def change(self, _source: Path, hosts: Sequence[Target], *_: Any) -> list[HostResult]:
+    def change(self, _source: Path, hosts: Sequence[Target], job: flow.Job, *_: Any) -> list[HostResult]:
         """Stand-in of `flow.run`."""
-        return [replace(self.hosts[host.name].install(), host=host.name) for host in hosts]
+        return [replace(self._changed(self.hosts[host.name], job), host=host.name) for host in hosts]
+
+    def _changed(self, host: FleetHost, job: flow.Job) -> HostResult:
+        if not host.reached:
+            return HostResult("", wrong="no route to host", unreachable=True)
+        return host.compare() if job.check or not host.differs else host.install()
 
     def connect(self, patch: pytest.MonkeyPatch) -> None:
         """Let the workflows reach this fleet, without an inventory and without waiting."""

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.hosts.model import HostResult
 from gpuctl.workflows import gpu_node_rollout
 from gpuctl.workflows.nodes_drain import Drain
 from tests.rig.living_fleet import NEW, OLD, FleetHost, LivingFleet, StandinSlurmNode
@@ -139,6 +140,25 @@ def test_an_interrupted_upgrade_whose_nvidia_smi_fails_goes_on(monkeypatch: pyte
     result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
     assert states(result) == {"a": "done", "b": "done"}
     assert fleet.hosts["a"].running == NEW
+
+
+def test_holds_and_files_are_completed_where_the_packages_are_the_desired_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    drained = StandinSlurmNode("IDLE+DRAIN", OURS)
+    left = FleetHost(NEW, NEW, unheld=True, slurm=drained)
+    fleet = LivingFleet(a=FleetHost(NEW, NEW, unheld=True), b=FleetHost(NEW, NEW), c=left)
+    result = roll(fleet, monkeypatch, "--drain", "slurm")
+    assert states(result) == {"a": "done", "b": "up to date", "c": "done"}
+    assert fleet.acts == {"a": ["drain", "install", "undrain"], "b": [], "c": ["install", "undrain"]}
+    assert not any(host.unheld for host in fleet.hosts.values())
+
+
+def test_a_host_that_cannot_be_compared_is_not_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FleetHost(NEW, NEW)
+    fleet = LivingFleet(a=host, b=FleetHost(NEW, NEW))
+    monkeypatch.setattr(host, "compare", lambda: HostResult("", wrong="no route to host", unreachable=True))
+    result = roll(fleet, monkeypatch, "--batch", "1")
+    assert states(result) == {"a": "not reached", "b": "up to date"}
+    assert result.exit_code == 3
 
 
 def test_after_ctrl_c_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
