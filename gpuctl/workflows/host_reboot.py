@@ -45,15 +45,25 @@ def _wait(hosts: Sequence[Target], boots: Mapping[str, str], forks: int, limit_s
         now = time.monotonic()
         for name, result in _boots(left, forks).items():
             answer = result.answer["act"] if result.answer is not None else None
-            if answer is not None and answer["boot_id"] not in ("", boots[name]):
+            is_new = answer is not None and answer["boot_id"] not in ("", boots[name])
+            if is_new:
                 back.setdefault(name, now)
-                if answer["up"] or now - back[name] > STARTS_S:
-                    reasons[name] = ""
+            is_late = name in back and now - back[name] > STARTS_S
+            if answer is not None and is_new and (answer["up"] or is_late):
+                reasons[name] = ""
+            elif is_late:
+                reasons[name] = f"it came back and was lost again: {result.wrong or 'its boot_id cannot be read'}"
             if name not in back and now - began > limit_s:
                 last = result.wrong or "it has not gone down"
                 reasons[name] = f"it did not come back within {limit_s:g} s: {last}"
         left = [host for host in left if host.name not in reasons]
     return reasons
+
+
+def boots(hosts: Sequence[Target], forks: int) -> dict[str, str]:
+    """Host -> its boot_id, for those that tell it."""
+    answers = {name: result.answer for name, result in _boots(hosts, forks).items()}
+    return {name: answer["act"]["boot_id"] for name, answer in answers.items() if answer and answer["act"]["boot_id"]}
 
 
 def _names(hosts: Sequence[Target]) -> list[str]:
