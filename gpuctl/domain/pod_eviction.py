@@ -42,5 +42,10 @@ def loss(pod: Pod, *, bare_pods: bool, emptydir_data: bool) -> str:
     return ""
 
 
+def owner(pod: Pod) -> str:
+    """Uid of the pod's controller; that of the pod if it has none."""
+    return str((_controller(pod) or pod["metadata"])["uid"])
+
+
 def _controller(pod: Pod) -> Mapping[str, Any] | None:
     return next((row for row in pod["metadata"].get("ownerReferences") or () if row.get("controller")), None)

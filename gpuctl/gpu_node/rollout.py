@@ -9,10 +9,11 @@ from typing import Any
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import NOT_DONE, OK, PROBLEMS
 from gpuctl.core.text import named
+from gpuctl.domain import node_drain
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan
 
-MARK = "bootstrap gpu-node"  # how the reasons of its drains begin
+MARK = node_drain.ROLLOUT  # how the reasons of its drains begin
 # State of a host -> exit code, verdict.
 STATES = {
     "done": (OK, Verdict.OK),
@@ -139,6 +140,19 @@ def needs_reboot(made: StackPlan, facts: HostGpuFacts) -> Choice:
     if made.driver and made.reboot is False and facts.running_module == "":
         return Choice("yes", "no module is loaded")
     return Choice(None if made.reboot is None else "yes" if made.reboot else "no", made.reboot_why)
+
+
+def lacks_module(made: StackPlan, facts: HostGpuFacts) -> str:
+    """Why a reboot would not bring the desired module; "" if it is installed for the running kernel, or none is."""
+    if not made.driver:
+        return ""
+    kernel, installed = facts.kernel or "unknown", facts.installed_module
+    if installed is None:
+        return (
+            f"whether module {made.driver} is installed for kernel {kernel} is unknown{facts.why('installed_module')}"
+        )
+    is_desired = installed == made.driver or installed.startswith(f"{made.driver}.")
+    return "" if is_desired else f"module {made.driver} is not installed for kernel {kernel}"
 
 
 def reason(made: StackPlan) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, exit_code, worst_first
 from gpuctl.gpu_node import desired, rollout
@@ -100,7 +100,11 @@ class Rollout:
             return {}
         context = self.steps.context  # without one, Slurm drains
         self._nodes = Nodes(surveyed.targets, context, DRAIN_ANSWER_S, ours=rollout.MARK, cause="StackRollout")
-        return {one.node: one for one in self._nodes.read(dict.fromkeys(hosts, rollout.MARK), undo=True)}
+        drains = self._nodes.read(dict.fromkeys(hosts, rollout.MARK), undo=True)
+        if self._nodes.cluster is not None:
+            boots = host_reboot.boots([one for one in surveyed.targets if one.name in hosts], self.request.forks)
+            drains = self._nodes.prove(drains, boots)
+        return {one.node: one for one in drains}
 
     def _role(self, made: StackPlan, facts: HostGpuFacts, drain: Drain | None) -> tuple[str, str]:
         """State of a host before the batches, and why it is refused."""
@@ -169,13 +173,22 @@ class Rollout:
                 continue
             if step != "reboot":  # most need none
                 self._on_step(f"{title}: {step} {named(active)}")
-            failures = act(active)
+            failures = self._acted(step, act, active)
             for host, why in failures.items():
                 self._note(host, state="failed", step=step, text=why)
                 self._on_step(f"{title}: {host} failed: {step}: {why}")
             active = [host for host in active if self.outcomes[host].state == "unfinished"]
         for host in active:
             self._note(host, state="done")
+
+    def _acted(self, step: str, act: Callable[[Sequence[str]], Failures], active: Sequence[str]) -> Failures:
+        """Failures of a step; an error of the scheduler is one of the hosts of this batch, not the end of the run."""
+        try:
+            return act(active)
+        except GpuctlError as error:
+            if step not in WITH_SCHEDULER:
+                raise
+            return dict.fromkeys(active, f"{error.doing}: {error.wrong}")
 
     def _note(self, host: str, **values: object) -> None:
         """Keep what is known of a host, in memory and in the record of the run."""
@@ -294,7 +307,9 @@ class Rollout:
                 else:
                     self._note(host, state="waits for a reboot", text=why)
             return failures
+        failures |= self._not_to_reboot(plans, surveyed, list(due))
         hosts = [host for host in surveyed.targets if host.name in due and not host.local]
+        hosts = [host for host in hosts if host.name not in failures]
         failures |= {host.name: LOCAL for host in surveyed.targets if host.name in due and host.local}
         if hosts:
             self._on_step(f"reboot {named([host.name for host in hosts])}")
@@ -303,6 +318,17 @@ class Rollout:
         for host, why in ends.items():
             self._note(host, rebooted=not why)
         return {**failures, **{host: why for host, why in ends.items() if why}}
+
+    def _not_to_reboot(self, plans: Mapping[str, StackPlan], surveyed: Survey, due: Sequence[str]) -> Failures:
+        """Hosts that would come back without their module, and those that are in use again."""
+        failures = {host: rollout.lacks_module(plans[host], self._facts(surveyed, host)) for host in due}
+        if self._nodes is not None and due:
+            try:
+                occupied = nodes_empty.occupied(self._nodes, due)
+            except GpuctlError as error:
+                occupied = dict.fromkeys(due, f"{error.doing}: {error.wrong}")
+            failures |= {host: f"not rebooted: {why}" for host, why in occupied.items() if why and not failures[host]}
+        return {host: why for host, why in failures.items() if why}
 
     def _verify(self, active: Sequence[str]) -> Failures:
         """Judge hosts by their own tools, and those that have just booted until their services are up."""
