@@ -121,6 +121,8 @@ def test_a_pod_without_a_controller_keeps_its_node_until_somebody_consents(clust
 
 
 def test_a_cordon_of_somebody_else_stays(cluster: Plane, roll: Roll) -> None:
+    stale = json.dumps({"by": "alice", "at": "2026-11-27T10:00:00Z", "reason": "bootstrap gpu-node: x", "run": "1"})
+    cluster.kubectl("annotate", "node", CORDONED, f"gpuctl/drain={stale}")  # it outlived a `kubectl uncordon`
     cluster.kubectl("cordon", CORDONED)
     try:
         fleet = LivingFleet(**{CORDONED: FleetHost(), "gpu-9": FleetHost()})
@@ -129,8 +131,16 @@ def test_a_cordon_of_somebody_else_stays(cluster: Plane, roll: Roll) -> None:
         assert fleet.acts[CORDONED] == ["install", "reboot"]
         live = node(cluster, CORDONED)
         assert live["spec"]["unschedulable"] is True
-        assert "gpuctl/drain" not in (live["metadata"].get("annotations") or {})
         assert (rows["gpu-9"]["status"], fleet.acts["gpu-9"]) == ("refused", [])
         assert "the cluster has no node" in rows["gpu-9"]["error"]["wrong"]
     finally:
         cluster.kubectl("uncordon", CORDONED)
+        cluster.kubectl("annotate", "node", CORDONED, "gpuctl/drain-")
+
+
+def test_a_node_that_shows_another_boot_than_the_host_is_refused(cluster: Plane, roll: Roll) -> None:
+    fleet = LivingFleet(**{FREE: FleetHost(boots=7)})
+    row = roll(fleet)[FREE]
+    assert (row["status"], fleet.acts[FREE]) == ("refused", [])
+    assert "is it another cluster" in row["error"]["wrong"]
+    assert "unschedulable" not in node(cluster, FREE)["spec"]

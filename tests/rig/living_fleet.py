@@ -75,7 +75,8 @@ class FleetHost:
     """One host. `packages`, `running`: driver versions. `misses`: GPUs that nvidia-smi lacks after a change.
 
     `loads`: an install loads the new module at once, as on a host whose module nobody had loaded. `unheld`: its
-    packages are not held, as after an install that ended too early.
+    packages are not held, as after an install that ended too early. `unbuilt`: its packages have no
+    module for the running kernel.
     """
 
     packages: str = OLD
@@ -87,6 +88,7 @@ class FleetHost:
     fails: str = ""
     loads: bool = False
     unheld: bool = False
+    unbuilt: bool = False
     boots: int = 1
     returns: bool = True
     slurm: SlurmNode = field(default_factory=StandinSlurmNode)
@@ -99,7 +101,7 @@ class FleetHost:
             packages=dict.fromkeys(NAMES, f"{self.packages}-1"),
             running_module=self.running,
             running_open=True,
-            installed_module=self.packages,
+            installed_module=OLD if self.unbuilt else self.packages,
             installed_open=True,
             smi_gpus=None if self.mismatch else 1,
             unread={"smi_gpus": MISMATCH} if self.mismatch else {},

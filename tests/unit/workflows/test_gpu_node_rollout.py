@@ -18,6 +18,7 @@ from gpuctl.hosts.model import HostResult
 from gpuctl.workflows import gpu_node_rollout
 from gpuctl.workflows.nodes_drain import Drain
 from tests.rig.living_fleet import NEW, OLD, FleetHost, LivingFleet, StandinSlurmNode
+from tests.rig.standin_nodes import StandinCluster
 
 JOB = ("1 processes on GPUs: 77, python",)
 
@@ -335,6 +336,85 @@ def test_a_node_that_its_kubelet_changes_meanwhile_is_read_again(
     if state == "failed":
         assert (rows(result)["a"]["step"], rows(result)["a"]["error"]["wrong"]) == ("drain", CHANGED)
         assert fleet.acts["a"] == []
+
+
+KUBE = ("--drain", "kubernetes", "--context", "prod-eu", "--reboot")
+
+
+def in_cluster(patch: pytest.MonkeyPatch, **boots: str) -> StandinCluster:
+    cluster = StandinCluster(boots)
+    patch.setattr("gpuctl.edges.kube.cluster.connect", lambda _: cluster)
+    return cluster
+
+
+def test_a_node_of_another_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = in_cluster(monkeypatch, a="boot-of-another", b="boot-1")
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost())
+    result = roll(fleet, monkeypatch, *KUBE)
+    assert states(result) == {"a": "refused", "b": "done"}
+    assert "is it another cluster" in rows(result)["a"]["error"]["wrong"]
+    assert (fleet.acts["a"], cluster.nodes["a"]["spec"]) == ([], {})
+    assert rows(result)["b"]["drain"] == "undrained"
+    assert "unschedulable" not in cluster.nodes["b"]["spec"]
+
+
+def test_a_host_does_not_reboot_once_its_drain_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = in_cluster(monkeypatch, a="boot-1", b="boot-1")
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost())
+    install = fleet.hosts["a"].install
+
+    def uncordoned() -> HostResult:
+        cluster.patch("a", {"spec": {"unschedulable": None}}, "kubectl-uncordon")
+        return install()
+
+    monkeypatch.setattr(fleet.hosts["a"], "install", uncordoned)
+    result = roll(fleet, monkeypatch, *KUBE)
+    assert states(result) == {"a": "failed", "b": "not started"}
+    assert rows(result)["a"]["error"]["wrong"] == "not rebooted: somebody has taken back its drain meanwhile"
+    assert fleet.acts["a"] == ["install"]
+
+
+def test_an_error_of_the_cluster_fails_the_hosts_of_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = in_cluster(monkeypatch, a="boot-1", b="boot-1")
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost())
+    install, find = fleet.hosts["a"].install, cluster.find
+
+    def lost(*_: Any) -> Any:
+        monkeypatch.setattr(cluster, "find", find)
+        raise Unreachable("list nodes", "no answer")
+
+    def installs() -> HostResult:
+        monkeypatch.setattr(cluster, "find", lost)
+        return install()
+
+    monkeypatch.setattr(fleet.hosts["a"], "install", installs)
+    result = roll(fleet, monkeypatch, *KUBE, "--max-fail", "100%")
+    assert states(result) == {"a": "failed", "b": "done"}
+    assert "list nodes: no answer" in rows(result)["a"]["error"]["wrong"]
+
+
+def test_a_host_without_its_module_does_not_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(unbuilt=True), b=FleetHost())
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
+    assert states(result) == {"a": "failed", "b": "not started"}
+    kernel = fleet.hosts["a"].facts().kernel
+    assert rows(result)["a"]["error"]["wrong"] == f"module {NEW} is not installed for kernel {kernel}"
+    assert fleet.acts["a"] == ["drain", "install"]
+
+
+def test_jobs_that_began_on_a_drained_host_keep_it_from_its_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost())
+    host = fleet.hosts["a"]
+    install = host.install
+
+    def installs() -> HostResult:
+        host.slurm.state = "IDLE"
+        return install()
+
+    monkeypatch.setattr(host, "install", installs)
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
+    assert rows(result)["a"]["error"]["wrong"] == "not rebooted: somebody has taken back its drain meanwhile"
+    assert "reboot" not in fleet.acts["a"]
 
 
 def test_the_table_has_the_batches_the_states_and_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
