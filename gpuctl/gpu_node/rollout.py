@@ -14,6 +14,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan
 
 MARK = node_drain.ROLLOUT  # how the reasons of its drains begin
+LOCAL = "gpuctl runs on it: reboot it by hand, then repeat the command"
 # State of a host -> exit code, verdict.
 STATES = {
     "done": (OK, Verdict.OK),
@@ -127,6 +128,22 @@ def participation(made: StackPlan, facts: HostGpuFacts, *, drained: bool, drains
         return "refused"
     is_due = drained or made.changes is not False or (reboots and needs_reboot(made, facts).value != "no")
     return "due" if is_due else "up to date"
+
+
+def hindrance(made: StackPlan, facts: HostGpuFacts, steps: RolloutRequest, *, local: bool) -> str:
+    """Why a host that is due would fail in the middle, known before anything is changed; "" if nothing is."""
+    if any(row.check == "interrupted" and row.verdict is Verdict.FAIL for row in made.findings):
+        return ""  # it is planned once that is repaired
+    if made.reboot is None and (steps.reboot or steps.drain):
+        return f"whether it needs a reboot is unknown: {made.reboot_why}"
+    why = ""
+    if made.reboot and steps.drain and not steps.reboot:
+        why = "--reboot is not set"
+    elif made.reboot and steps.reboot and local:
+        why = LOCAL
+    elif made.reboot and steps.reboot and not steps.drain and facts.busy:
+        why = f"it is in use: {'; '.join(facts.busy)}"
+    return f"it needs a reboot ({made.reboot_why}), and {why}" if why else ""
 
 
 def _refuses(row: Finding, drains: bool) -> bool:

@@ -28,7 +28,6 @@ from gpuctl.workflows.gpu_node_verify import verify_surveyed
 from gpuctl.workflows.nodes_drain import Drain, Nodes
 from gpuctl.workflows.recorded_act import Entry, recorded
 
-LOCAL = "gpuctl runs on it: reboot it by hand, then repeat the command"
 DRAIN_ANSWER_S = 60.0
 CONFLICTS = 5  # attempts to change a node that its kubelet may change at the same time
 WITH_SCHEDULER = ("drain", "empty", "undrain")
@@ -68,6 +67,8 @@ class Rollout:
             drain = _DRAINS.get(drains[host].state, "") if host in drains else ""
             role, text = self._role(made, self._facts(fleet.surveyed, host), drains.get(host))
             role, text = differing.get(host, (role, text)) if role == "up to date" else (role, text)
+            if role == "due" and (wrong := self._hindrance(made, fleet.surveyed)):
+                role, text = "refused", wrong
             if role == "due":
                 due.append(host)
                 continue
@@ -77,6 +78,10 @@ class Rollout:
             self.outcomes[host] = Outcome(host, "not reached", text=why)
         drained = [host for host in due if host in drains and drains[host].state == "due"]
         return list(batches(rollout.in_order(due, drained), self.steps.size))
+
+    def _hindrance(self, made: StackPlan, surveyed: Survey) -> str:
+        is_local = any(host.local for host in surveyed.targets if host.name == made.host)
+        return rollout.hindrance(made, self._facts(surveyed, made.host), self.steps, local=is_local)
 
     def _compared(self, fleet: Prepared) -> dict[str, tuple[str, str]]:
         """State and reason of hosts whose packages stay, but whose holds, files or services differ or are unknown."""
@@ -310,7 +315,7 @@ class Rollout:
         failures |= self._not_to_reboot(plans, surveyed, list(due))
         hosts = [host for host in surveyed.targets if host.name in due and not host.local]
         hosts = [host for host in hosts if host.name not in failures]
-        failures |= {host.name: LOCAL for host in surveyed.targets if host.name in due and host.local}
+        failures |= {host.name: rollout.LOCAL for host in surveyed.targets if host.name in due and host.local}
         if hosts:
             self._on_step(f"reboot {named([host.name for host in hosts])}")
         reason = f"{rollout.MARK} ({self.run})"

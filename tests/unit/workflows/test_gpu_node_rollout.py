@@ -188,7 +188,7 @@ def test_the_machine_that_gpuctl_runs_on_is_not_rebooted(monkeypatch: pytest.Mon
     fleet = LivingFleet(a=FleetHost())
     fleet.local = True
     result = roll(fleet, monkeypatch, "--reboot")
-    assert (states(result), fleet.acts["a"]) == ({"a": "failed"}, ["install"])
+    assert (states(result), fleet.acts["a"]) == ({"a": "refused"}, [])
     assert "gpuctl runs on it" in rows(result)["a"]["error"]["wrong"]
 
 
@@ -268,8 +268,35 @@ def test_a_host_left_drained_after_its_change_is_only_verified_and_taken_back(mo
     assert fleet.acts == {"a": ["undrain"], "b": []}
 
 
+def test_a_host_that_would_be_drained_without_the_reboot_it_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost(NEW, NEW, unheld=True))
+    result = roll(fleet, monkeypatch, "--drain", "slurm")
+    assert states(result) == {"a": "refused", "b": "done"}
+    assert rows(result)["a"]["error"]["wrong"] == (
+        f"it needs a reboot (the running module is {OLD}), and --reboot is not set"
+    )
+    assert fleet.acts["a"] == []
+
+
+def test_a_host_in_use_that_needs_only_a_reboot_is_refused_without_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(NEW, OLD, busy=JOB), b=FleetHost(NEW, OLD))
+    result = roll(fleet, monkeypatch, "--reboot")
+    assert states(result) == {"a": "refused", "b": "done"}
+    assert JOB[0] in rows(result)["a"]["error"]["wrong"]
+    assert fleet.acts == {"a": [], "b": ["reboot"]}
+
+
+def test_a_host_whose_need_of_a_reboot_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FleetHost()
+    facts = host.facts
+    monkeypatch.setattr(host, "facts", lambda: replace(facts(), running_module=None))
+    result = roll(LivingFleet(a=host), monkeypatch, "--reboot")
+    assert states(result) == {"a": "refused"}
+    assert host.acts == []
+
+
 def test_a_drained_host_that_needs_a_reboot_is_not_taken_back_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = LivingFleet(a=FleetHost(), b=FleetHost())
+    fleet = LivingFleet(a=FleetHost(running=""), b=FleetHost(running=""))
     result = roll(fleet, monkeypatch, "--drain", "slurm")
     assert states(result) == {"a": "failed", "b": "not started"}
     assert "--reboot is not set" in rows(result)["a"]["error"]["wrong"]
@@ -281,10 +308,10 @@ def test_after_ctrl_c_a_drained_host_is_finished_by_the_same_command(monkeypatch
     host = fleet.hosts["a"]
     install = host.install
     monkeypatch.setattr(host, "install", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    roll(fleet, monkeypatch, "--drain", "slurm")
+    roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")
     assert (host.acts, host.slurm.state) == (["drain"], "IDLE+DRAIN")
     monkeypatch.setattr(host, "install", install)
-    assert states(roll(fleet, monkeypatch, "--drain", "slurm")) == {"a": "done", "b": "done"}
+    assert states(roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")) == {"a": "done", "b": "done"}
     assert list(fleet.acts.values()) == [["drain", "install", "undrain"]] * 2
 
 
@@ -331,7 +358,7 @@ def test_a_node_that_its_kubelet_changes_meanwhile_is_read_again(
     nodes = StandinNodes(conflicts)
     monkeypatch.setattr(gpu_node_rollout, "Nodes", lambda *_, **__: nodes)
     fleet = LivingFleet(a=FleetHost(loads=True))
-    result = roll(fleet, monkeypatch, "--drain", "kubernetes", "--context", "prod-eu")
+    result = roll(fleet, monkeypatch, *KUBE)
     assert (states(result), nodes.changes) == ({"a": state}, changes)
     if state == "failed":
         assert (rows(result)["a"]["step"], rows(result)["a"]["error"]["wrong"]) == ("drain", CHANGED)
@@ -420,7 +447,7 @@ def test_jobs_that_began_on_a_drained_host_keep_it_from_its_reboot(monkeypatch: 
 def test_the_table_has_the_batches_the_states_and_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = LivingFleet(a=FleetHost(misses=True, loads=True), b=FleetHost(loads=True), c=FleetHost(NEW, NEW))
     fleet.connect(monkeypatch)
-    result = CliRunner().invoke(bootstrap, ["-i", "prod", "--yes", "--drain", "slurm"])
+    result = CliRunner().invoke(bootstrap, ["-i", "prod", "--yes", "--drain", "slurm", "--reboot"])
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "batch 1 of 2: a" in lines
     table = lines[lines.index("HOST BATCH STATE NOTE") + 1 :]
