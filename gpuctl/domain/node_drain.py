@@ -38,7 +38,7 @@ def is_cordoned(node: Node) -> bool:
 
 
 def cordoned_by(node: Node) -> str:
-    """Manager of the field unschedulable; "" if the API server tells none.
+    """Manager of the field unschedulable; "" if the API server names none.
 
     An annotation of ours outlives a `kubectl uncordon`, and a later cordon is not ours.
     """

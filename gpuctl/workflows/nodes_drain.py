@@ -130,9 +130,9 @@ class Nodes:
         return ""
 
     def prove(self, drains: Sequence[Drain], boots: Mapping[str, str]) -> list[Drain]:
-        """The same rows, unknown where the cluster's node is not proven to be the host: its boot is another one.
+        """Rows of nodes that show the boot of their host; others are unknown, as many clusters have the same names.
 
-        `boots`: host -> boot_id, as the host tells it. Names and addresses are the same in many clusters.
+        `boots`: host -> boot_id, as the host shows it.
         """
         rows = []
         for one in drains:
@@ -158,6 +158,9 @@ class Nodes:
             now = cluster.ask(Request(doing, "PATCH", path, MANAGED, patch, MERGE))
         except Conflict:
             text = "it was changed since it was shown; run this again"
+            return Drain(drain.node, "Kubernetes", "failed", drain.reason, text)
+        except GpuctlError as error:  # of this node; the others are changed all the same
+            text = "; ".join(filter(None, [f"{error.doing}: {error.wrong}", error.hint]))
             return Drain(drain.node, "Kubernetes", "failed", drain.reason, text)
         status = node_drain.no_condition() if undo else node_drain.condition(mark, self.cause)
         text = ""

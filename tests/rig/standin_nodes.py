@@ -21,6 +21,7 @@ class StandinCluster:
         self.nodes = {name: _node(name, boot) for name, boot in nodes.items()}
         self.pods: list[Object] = []
         self.evict_errors: list[GpuctlError] = []
+        self.broken: dict[str, GpuctlError] = {}  # node -> error of each change
         self.comes_back = False
         self.evicted: list[str] = []
 
@@ -44,6 +45,8 @@ class StandinCluster:
     def ask(self, request: Request) -> Object:
         """See Cluster: patches of nodes."""
         name = request.path.split("/")[4]
+        if name in self.broken:
+            raise self.broken[name]
         if not request.path.endswith("/status"):
             manager = dict(request.query).get("fieldManager", "python-requests")
             self.patch(name, dict(request.body or {}), manager)

@@ -176,3 +176,12 @@ def test_pods_that_run_again_keep_a_node_from_its_reboot(connect: Connect) -> No
     assert nodes_empty.occupied(nodes, ["n1"]) == {"n1": "pod team-a/web-1 runs there"}
     cluster.pods.clear()
     assert nodes_empty.occupied(nodes, ["n1"]) == {"n1": ""}
+
+
+def test_an_error_of_one_node_does_not_keep_the_others_from_their_change(connect: Connect) -> None:
+    cluster = StandinCluster({"n1": "boot-1", "n2": "boot-2"})
+    cluster.broken["n1"] = Unreachable("drain the node n1", "no answer")
+    nodes = connect(cluster, Target("n1"), Target("n2"))
+    rows = nodes.change(nodes.read(dict.fromkeys(("n1", "n2"), "x"), undo=False), "1", undo=False)
+    assert [(one.node, one.state) for one in rows] == [("n1", "failed"), ("n2", "done")]
+    assert rows[0].text == "drain the node n1: no answer"
