@@ -31,6 +31,10 @@ class Conflict(GpuctlError):
         self.owners = dict(owners or {})
 
 
+class BudgetForbids(GpuctlError):
+    """A PodDisruptionBudget does not allow the eviction now."""
+
+
 class Forbidden(GpuctlError):
     """Access rights, a quota or a policy forbid the request."""
 
@@ -69,7 +73,9 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
         hint = "nothing was changed; what another manager set is left to it"
         return Conflict(doing, f"others own {owned}" if owned else message, hint, owners)
     if code in BUSY:
-        return Unreachable(doing, f"the cluster is not able to answer: {message}")
+        budgets = _budgets(status)
+        busy = Unreachable(doing, f"the cluster is not able to answer: {message}")
+        return BudgetForbids(doing, budgets) if budgets else busy
     return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or message)
 
 
@@ -122,6 +128,12 @@ def _owners(status: Mapping[str, Any]) -> dict[str, str]:
             manager = re.match(r'conflict with "([^"]+)"', str(cause.get("message")))
             owners[str(field)] = manager[1] if manager else str(cause.get("message"))
     return owners
+
+
+def _budgets(status: Mapping[str, Any]) -> str:
+    """Return what the PodDisruptionBudgets of an eviction need; "" if the answer is about no budget."""
+    causes = [cause for cause in _listed(status) if cause.get("reason") == "DisruptionBudget"]
+    return "; ".join(str(cause.get("message") or "a disruption budget forbids it") for cause in causes)
 
 
 def _causes(status: Mapping[str, Any]) -> str:

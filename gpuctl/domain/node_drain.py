@@ -13,6 +13,8 @@ from gpuctl.engine import typed_json
 
 LABEL = "gpuctl/drained"
 ANNOTATION = "gpuctl/drain"
+MANAGER = "gpuctl"  # of the field unschedulable, as the API server records it with a change
+ROLLOUT = "bootstrap gpu-node"  # how the reasons of roll-outs begin; a drain by an audit replaces them
 CONDITION = "GpuctlDrained"  # a type of node conditions, as node-problem-detector adds its own
 Node = Mapping[str, Any]
 Patch = dict[str, Any]
@@ -35,12 +37,33 @@ def is_cordoned(node: Node) -> bool:
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
-def state(node: Node, *, undo: bool) -> str:
-    """due (ours to change), done (nothing to change), others (somebody else cordoned it)."""
-    ours = mark_of(node) is not None
+def cordoned_by(node: Node) -> str:
+    """Manager of the field unschedulable; "" if the API server names none.
+
+    An annotation of ours outlives a `kubectl uncordon`, and a later cordon is not ours.
+    """
+    rows = node["metadata"].get("managedFields") or ()
+    owners = [row for row in rows if "f:unschedulable" in ((row.get("fieldsV1") or {}).get("f:spec") or {})]
+    return str(owners[0].get("manager", "")) if len(owners) == 1 else ""
+
+
+def is_drained_by_us(node: Node) -> bool:
+    return is_cordoned(node) and mark_of(node) is not None and cordoned_by(node) == MANAGER
+
+
+def state(node: Node, *, undo: bool, ours: str = "", yields: str = "") -> str:
+    """due (ours to change), done (nothing to change), others (somebody else cordoned it).
+
+    `ours`: beginning of the reasons that count as ours; "" for all of gpuctl. `yields`: beginning of those that give
+    way to a new reason; "" for none.
+    """
+    mark = mark_of(node) if is_drained_by_us(node) else None
+    is_ours = mark is not None and mark["reason"].startswith(ours)
+    if not undo and yields and mark is not None and mark["reason"].startswith(yields):
+        return "due"
     if undo:
-        return "due" if ours else "others" if is_cordoned(node) else "done"
-    return "due" if not is_cordoned(node) else "done" if ours else "others"
+        return "due" if is_ours else "others" if is_cordoned(node) else "done"
+    return "due" if not is_cordoned(node) else "done" if is_ours else "others"
 
 
 def cordon(node: Node, mark: Mapping[str, str]) -> Patch:
@@ -63,12 +86,12 @@ def uncordon(node: Node) -> Patch:
     return {"metadata": meta, "spec": {"unschedulable": None}}
 
 
-def condition(mark: Mapping[str, str]) -> Patch:
-    """Strategic merge patch of the node's status."""
+def condition(mark: Mapping[str, str], cause: str = "AuditFailed") -> Patch:
+    """Strategic merge patch of the node's status; `cause`: one word in CamelCase."""
     row = {
         "type": CONDITION,
         "status": "True",
-        "reason": "AuditFailed",
+        "reason": cause,
         "message": mark["reason"],
         "lastTransitionTime": mark["at"],
         "lastHeartbeatTime": mark["at"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, ok, unknown
+from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackRequest
 from gpuctl.gpu_node.rows import Fabric, GpuModel, Knowledge
 
@@ -53,12 +53,20 @@ def _lost(host: str, facts: HostGpuFacts) -> list[Finding]:
         return [unknown("lost gpu", host, f"the loaded module could not be read{facts.why('running_module')}")]
     if not facts.running_module or not listed:
         return []
+    if facts.smi_gpus is None and _awaits_reboot(facts):
+        message = f"nvidia-smi lists GPUs again after a reboot{facts.why('smi_gpus')}"
+        return [warn("lost gpu", host, message, "drain and reboot the host")]
     if facts.smi_gpus is None:
         return [unknown("lost gpu", host, f"nvidia-smi lists no GPUs{facts.why('smi_gpus')}", "run nvidia-smi -L")]
     if facts.smi_gpus < listed:
         message = f"the PCI bus has {listed} GPUs, nvidia-smi lists {facts.smi_gpus}"
         return [fail("lost gpu", host, message, "read the kernel log for an Xid, and repair the host first")]
     return []
+
+
+def _awaits_reboot(facts: HostGpuFacts) -> bool:
+    """True between an upgrade and its reboot: nvidia-smi and its library are newer than the module that runs."""
+    return "version mismatch" in facts.why("smi_gpus").lower() and facts.running_module != facts.installed_module
 
 
 def flavour(rows: Sequence[GpuModel] | None, request: StackRequest) -> Choice:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
@@ -20,6 +20,7 @@ from gpuctl.hosts.model import HostResult, RunOptions, Target
 CHANGE_FACTOR = 10
 # The role's check of its variables, which are gpuctl's own here ("always"), and its reboot.
 REBOOT_TAGS = ("always", "host_profile_reboot")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _change_in_batches(  # noqa: PLR0913, PLR0917 - as `_changed`
         results = change(source, batch, job, options, listener.on_result)
         yield from (_with_unknown_outcome(result) for result in results)
         failed = sum(exit_code([result], strict=job.strict) != 0 for result in results)
-        if failed * 100 > int(options.max_fail.rstrip("%")) * len(batch):
+        if too_many(failed, len(batch), options.max_fail):
             failures = f"{failed} of {len(batch)} hosts of an earlier batch failed"
             stopped = f"not started: {failures}, more than {options.max_fail}"
 
@@ -260,7 +261,12 @@ def _result(result: ansible.HostResult, request: Mapping[str, Any]) -> HostResul
     return HostResult(result.host, None, printable(failure.wrong), failure.hint, unreachable=True)
 
 
-def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:
+def too_many(failed: int, size: int, max_fail: str) -> bool:
+    """True if more hosts of a batch failed than `max_fail` ("P%") allows."""
+    return failed * 100 > int(max_fail.rstrip("%")) * size
+
+
+def batches(hosts: Sequence[Item], size: str) -> Iterator[Sequence[Item]]:
     """Split hosts into groups of "N" or "P%", at least one host each."""
     count = max(1, len(hosts) * int(size[:-1]) // 100 if size.endswith("%") else int(size))
     return (hosts[i : i + count] for i in range(0, len(hosts), count))

@@ -26,18 +26,20 @@ ANSWER_S = 600.0
 class ApplyRequest:
     """Hosts to bring to their stack, or with `check` only to compare.
 
-    `stack`: site file; None for the variables of the inventory. `batch`, `max_fail`, `forks`, `timeout`: see
-    `RunOptions`.
+    `stack`: site file; None for the variables of the inventory. `forks`, `timeout`: see `RunOptions`.
     """
 
     inventory: str | None = None
     limit: str = ""
     stack: Path | None = None
     check: bool = False
-    batch: str = "100%"
-    max_fail: str = "100%"
     forks: int = 64
     timeout: float = ANSWER_S
+
+    @property
+    def questions(self) -> PlanRequest:
+        """The request for the facts of these hosts."""
+        return PlanRequest(self.inventory, self.limit, self.stack, forks=self.forks, timeout=self.timeout)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Prepared:
 
     fleet: FleetPlan
     run: Plan
+    surveyed: Survey
     repaired: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -56,19 +59,25 @@ class Prepared:
         return [made.host for made in self.fleet.plans if not made.refused and made.changes]
 
 
-def prepare(request: ApplyRequest, today: date, on_result: OnResult) -> Prepared:
+def prepare(request: ApplyRequest, today: date, on_result: OnResult, *, repairs: bool = True) -> Prepared:
     """Plan every host; first complete what an interrupted dpkg left half done, unless only to compare.
 
-    `InvalidInput` for a gpu_stack, file or inventory that cannot be used, before any host is touched.
+    `repairs`: False if that is done later. `InvalidInput` for a gpu_stack, file or inventory that cannot be used,
+    before any host is touched.
     """
     if not request.check:
         check_run_history()
-    asked = PlanRequest(request.inventory, request.limit, request.stack, forks=request.forks, timeout=request.timeout)
-    surveyed = survey(asked, today, on_result)
+    questions = request.questions
+    surveyed = survey(questions, today, on_result)
     repaired: dict[str, Sequence[str]] = {}
-    if not request.check:
-        repaired = _repair(surveyed, request, on_result)
-        surveyed = survey(asked, today, on_result) if repaired else surveyed
+    if repairs and not request.check:
+        repaired = repair(surveyed, request, on_result)
+        surveyed = survey(questions, today, on_result) if repaired else surveyed
+    return replace(prepared(surveyed, request, today), repaired=repaired)
+
+
+def prepared(surveyed: Survey, request: ApplyRequest, today: date) -> Prepared:
+    """Plans of hosts whose facts have just been read."""
     fleet = FleetPlan(plans_of(surveyed.fleet, today), surveyed.fleet.unasked, surveyed.left_out)
     job = Job(
         {"action": "tune", "scope": desired.KIND, "allow_busy": False, "actor": current_user()},
@@ -77,9 +86,9 @@ def prepare(request: ApplyRequest, today: date, on_result: OnResult) -> Prepared
         check=request.check,
         profiles=profiles(surveyed, fleet),
     )
-    options = RunOptions("ssh", request.forks, request.timeout, request.batch, request.max_fail)
+    options = RunOptions("ssh", request.forks, request.timeout)
     reasons = {knob["name"]: knob["why"] for knob in desired.refusal("")}
-    return Prepared(fleet, Plan(surveyed.source, surveyed.targets, job, options, reasons), repaired)
+    return Prepared(fleet, Plan(surveyed.source, surveyed.targets, job, options, reasons), surveyed)
 
 
 def profiles(surveyed: Survey, fleet: FleetPlan) -> dict[str, Mapping[str, Any]]:
@@ -91,7 +100,7 @@ def profiles(surveyed: Survey, fleet: FleetPlan) -> dict[str, Mapping[str, Any]]
     return {name: desired.profile(knobs) for name, knobs in {**planned, **refused}.items()}
 
 
-def _repair(surveyed: Survey, request: ApplyRequest, on_result: OnResult) -> dict[str, Sequence[str]]:
+def repair(surveyed: Survey, request: ApplyRequest, on_result: OnResult) -> dict[str, Sequence[str]]:
     """Let dpkg complete its work where it was interrupted; hosts where that fails keep their finding."""
     broken = [
         host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -57,21 +57,25 @@ class FleetPlan:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Facts of the hosts of an inventory. `targets`: all that are planned, whether they were reached or not."""
-
-    source: Path
-    targets: Sequence[Target]
-    fleet: Fleet
-    left_out: Sequence[str]
-
-
-@dataclass(frozen=True)
 class SiteStack:
     """The desired stack of a host. `plain`: the gpu_stack as it was written, for the file of facts."""
 
     request: StackRequest
     plain: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Facts of the hosts of an inventory. `targets`: all that are planned, whether they were reached or not.
+
+    `stacks`: host -> its desired stack.
+    """
+
+    source: Path
+    targets: Sequence[Target]
+    fleet: Fleet
+    left_out: Sequence[str]
+    stacks: Mapping[str, SiteStack] = field(default_factory=dict)
 
 
 def plan_hosts(request: PlanRequest, today: date, on_result: OnResult) -> FleetPlan:
@@ -114,7 +118,21 @@ def survey(request: PlanRequest, today: date, on_result: OnResult, only: Sequenc
 
     `only`: hosts among which those with a gpu_stack are asked, which may be none; None for those of the request.
     """
-    source, hosts, wanted, left_out = _hosts(request, only)
+    source, hosts, stacks, left_out = _hosts(request, only)
+    return Survey(source, hosts, _facts(hosts, stacks, request, today, on_result), left_out, stacks)
+
+
+def survey_again(
+    surveyed: Survey, names: Sequence[str], request: PlanRequest, today: date, on_result: OnResult
+) -> Survey:
+    """Facts of some of these hosts as they are now; the inventory is not read again."""
+    hosts = [host for host in surveyed.targets if host.name in names]
+    return replace(surveyed, targets=hosts, fleet=_facts(hosts, surveyed.stacks, request, today, on_result))
+
+
+def _facts(
+    hosts: Sequence[Target], stacks: Mapping[str, SiteStack], request: PlanRequest, today: date, on_result: OnResult
+) -> Fleet:
     known = knowledge()
     direct = [host for host in hosts if not host.needs_ansible]
     looks = {
@@ -122,7 +140,7 @@ def survey(request: PlanRequest, today: date, on_result: OnResult, only: Sequenc
             "look_up": list(offers.names_to_look_up(row.request, known)),
             "sources": offers.sources(row.request, known),
         }
-        for name, row in wanted.items()
+        for name, row in stacks.items()
     }
     results = _ask(direct, lambda host: _question("stack", looks[host.name]), request, on_result)
     records: dict[str, HostRecord] = {}
@@ -131,12 +149,11 @@ def survey(request: PlanRequest, today: date, on_result: OnResult, only: Sequenc
         if result.answer is None:
             unasked[result.host] = result.wrong
         else:
-            records[result.host] = HostRecord(result.answer["facts"]["stack"], wanted[result.host].plain)
+            records[result.host] = HostRecord(result.answer["facts"]["stack"], stacks[result.host].plain)
     records = _resolve(direct, records, request, today, on_result)
     names = [host.name for host in hosts]
     ordered = {name: records[name] for name in names if name in records}
-    fleet = Fleet(ordered, {name: unasked[name] for name in names if name in unasked})
-    return Survey(source, hosts, fleet, left_out)
+    return Fleet(ordered, {name: unasked[name] for name in names if name in unasked})
 
 
 def _hosts(

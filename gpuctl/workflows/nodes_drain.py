@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -19,6 +19,7 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.workflows.recorded_act import Entry, recorded
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+MANAGED = (("fieldManager", node_drain.MANAGER),)
 MOST = 120  # characters of a reason
 ABSENT = frozenset({"in-use"})  # checks that are no reason to drain
 
@@ -27,7 +28,8 @@ ABSENT = frozenset({"in-use"})  # checks that are no reason to drain
 class Drain:
     """A node to drain, or to take back. `state`: due, done, others, failed or unknown; `text`: about it, for people.
 
-    `reason`: of a drain. `scheduler`: "Slurm" or "Kubernetes". `live`: object of the API.
+    `reason`: of a drain. `scheduler`: "Slurm" or "Kubernetes". `live`: object of the API. `slurm_state`: as scontrol
+    prints it, such as "MIXED+DRAIN".
     """
 
     node: str
@@ -36,6 +38,7 @@ class Drain:
     reason: str = ""
     text: str = ""
     live: Object | None = None
+    slurm_state: str = ""
 
 
 def reasons(findings: Sequence[Finding]) -> dict[str, str]:
@@ -54,11 +57,19 @@ def _short(rows: Sequence[str]) -> str:
 
 
 class Nodes:
-    """Nodes of a scheduler that can be drained: of Kubernetes if a context is named, else of Slurm over ssh."""
+    """Nodes of a scheduler that can be drained: of Kubernetes if a context is named, else of Slurm over ssh.
 
-    def __init__(self, hosts: Sequence[Target], context: str, timeout_s: float) -> None:
+    `ours`: beginning of the reasons of drains that may be taken back; "" for all of gpuctl. `cause`: of the condition
+    in Kubernetes.
+    """
+
+    def __init__(
+        self, hosts: Sequence[Target], context: str, timeout_s: float, *, ours: str = "", cause: str = "AuditFailed"
+    ) -> None:
         self.hosts = {host.name: host for host in hosts}
-        self.timeout_s = timeout_s
+        self.timeout_s, self.ours, self.cause = timeout_s, ours, cause
+        self.yields = "" if ours else node_drain.ROLLOUT
+        self._uids: dict[str, str] = {}  # host -> uid of its node, once that is proven
         self.cluster: Cluster | None = kube.connect(context) if context else None
 
     def read(self, texts: Mapping[str, str], *, undo: bool) -> list[Drain]:
@@ -70,6 +81,8 @@ class Nodes:
 
     def change(self, drains: Sequence[Drain], run: str, *, undo: bool) -> list[Drain]:
         """Drain these nodes or take them back, and read them again."""
+        if not drains:
+            return []
         texts = {one.node: f"{one.reason} ({run})" for one in drains}
         if self.cluster is not None:
             return [self._change_kube(self.cluster, one, run, undo) for one in drains]
@@ -82,24 +95,54 @@ class Nodes:
 
         def request(host: Target) -> dict[str, Any]:
             text = texts[host.name]
+            ours = {"ours": self.ours} if self.ours else {"yields": self.yields}
             about = {"about": host.name, "actor": actor, "reason": text}
-            return {"action": "act", "act": "slurm drain", "text": text, "undo": undo, "check": check, **about}
+            return {"action": "act", "act": "slurm drain", **ours, "text": text, "undo": undo, "check": check, **about}
 
         targets = [self.hosts[node] for node in texts]
         return run_on_all(targets, request, forks=64, timeout_s=self.timeout_s, on_result=lambda _: None)
 
     def _read_kube(self, cluster: Cluster, texts: Mapping[str, str], undo: bool) -> list[Drain]:
         live = cluster.find(cluster.kind("v1", "Node"), {})
+        nodes = {host: self._node(live, host) for host in texts}
         rows = []
-        for node, reason in texts.items():
-            address = self.hosts[node].address if node in self.hosts else ""
-            one = node_drain.find(live, node, address)
-            if one is None:
-                text = "the cluster has no node, or several, of this name"
-                rows.append(Drain(node, "Kubernetes", "unknown", reason, text))
+        for host, reason in texts.items():
+            one = nodes[host]
+            if one is None or (wrong := self._wrong(host, nodes)):
+                text = "the cluster has no node, or several, of this name" if one is None else wrong
+                rows.append(Drain(host, "Kubernetes", "unknown", reason, text))
                 continue
-            state = node_drain.state(one, undo=undo)
-            rows.append(Drain(node, "Kubernetes", state, reason, _about(one, state), dict(one)))
+            state = node_drain.state(one, undo=undo, ours=self.ours, yields=self.yields)
+            rows.append(Drain(host, "Kubernetes", state, reason, _about(one, state), dict(one)))
+        return rows
+
+    def _node(self, live: Sequence[Object], host: str) -> node_drain.Node | None:
+        return node_drain.find(live, host, self.hosts[host].address if host in self.hosts else "")
+
+    def _wrong(self, host: str, nodes: Mapping[str, node_drain.Node | None]) -> str:
+        """Why a node cannot be the host's; "" if nothing speaks against it."""
+        uids = {name: node["metadata"].get("uid") for name, node in nodes.items() if node is not None}
+        same = [name for name, uid in uids.items() if uid and uid == uids[host]]
+        if len(same) > 1:
+            return f"{' and '.join(same)} are the same node of the cluster"
+        if host in self._uids and uids[host] != self._uids[host]:
+            return "its node was replaced by another one of this name"
+        return ""
+
+    def prove(self, drains: Sequence[Drain], boots: Mapping[str, str]) -> list[Drain]:
+        """Rows of nodes that show the boot of their host; others are unknown, as many clusters have the same names.
+
+        `boots`: host -> boot_id, as the host shows it.
+        """
+        rows = []
+        for one in drains:
+            wrong = _other_boot(one.live, boots.get(one.node, "")) if one.live is not None else ""
+            if wrong:
+                rows.append(replace(one, state="unknown", text=wrong, live=None))
+                continue
+            if one.live is not None:
+                self._uids[one.node] = one.live["metadata"]["uid"]
+            rows.append(one)
         return rows
 
     def _change_kube(self, cluster: Cluster, drain: Drain, run: str, undo: bool) -> Drain:
@@ -112,11 +155,14 @@ class Nodes:
         doing = f"{'take back the drain of' if undo else 'drain'} the node {drain.node}"
         patch = node_drain.uncordon(live) if undo else node_drain.cordon(live, mark)
         try:
-            now = cluster.ask(Request(doing, "PATCH", path, body=patch, form=MERGE))
+            now = cluster.ask(Request(doing, "PATCH", path, MANAGED, patch, MERGE))
         except Conflict:
             text = "it was changed since it was shown; run this again"
             return Drain(drain.node, "Kubernetes", "failed", drain.reason, text)
-        status = node_drain.no_condition() if undo else node_drain.condition(mark)
+        except GpuctlError as error:  # of this node; the others are changed all the same
+            text = "; ".join(filter(None, [f"{error.doing}: {error.wrong}", error.hint]))
+            return Drain(drain.node, "Kubernetes", "failed", drain.reason, text)
+        status = node_drain.no_condition() if undo else node_drain.condition(mark, self.cause)
         text = ""
         try:
             doing = f"set a condition of {drain.node}"
@@ -127,9 +173,20 @@ class Nodes:
         return Drain(drain.node, "Kubernetes", state, drain.reason, text, now)
 
 
+def _other_boot(live: Object, boot: str) -> str:
+    """Why a node is not proven to be the host that booted so; "" if it is."""
+    name, shown = live["metadata"]["name"], ((live.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
+    if not boot:
+        return f"whether it is the node {name} is unknown: the host's boot_id cannot be read"
+    if shown == boot:
+        return ""
+    why = f"has the boot {shown}, the host {boot}" if shown else "shows no boot"
+    return f"the cluster's node {name} {why}: is it another cluster, or has its kubelet not started since the boot?"
+
+
 def _about(node: node_drain.Node, state: str) -> str:
     mark = node_drain.mark_of(node)
-    if mark is not None:
+    if mark is not None and node_drain.is_drained_by_us(node):
         return f"drained by {mark.get('by', '?')} at {mark.get('at', '?')}: {mark['reason']}"
     return "somebody else has cordoned it" if state == "others" else ""
 
@@ -140,7 +197,8 @@ def _of_slurm(result: HostResult, reason: str) -> Drain:
     answer = result.answer["act"]
     more = f" ({answer['slurm_reason']})" if answer["slurm_reason"] else ""
     text = answer["reason"] or f"Slurm has it {answer['slurm_state']}{more}"
-    return Drain(result.host, "Slurm", answer["state"], reason, text)
+    slurm_state = answer["slurm_state"] or ""
+    return Drain(result.host, "Slurm", answer["state"], reason, text, slurm_state=slurm_state)
 
 
 def carry_out(nodes: Nodes, drains: Sequence[Drain], command: Sequence[str], *, undo: bool) -> tuple[list[Drain], str]:

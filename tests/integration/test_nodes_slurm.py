@@ -18,6 +18,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 from click.testing import CliRunner
 
+from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.cli.nodes import command
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nodes.model import Node, State
@@ -26,6 +27,7 @@ from tests.integration.nccl.slurm.site import CGROUPS, Site, missing, started
 from tests.rig.gpu_user_facts import misfit
 from tests.rig.gpu_user_trees import row, xml_with
 from tests.rig.host import wait_until
+from tests.rig.living_fleet import FleetHost, LivingFleet
 from tests.rig.needs import need
 
 SECONDS = "1234"  # by which the job's process is told from others
@@ -231,10 +233,56 @@ def test_a_node_is_drained_with_our_reason_and_taken_back(site: Site) -> None:
     answer = drain()
     assert (answer["state"], answer["slurm_state"]) == ("done", "IDLE+DRAIN"), answer
     assert answer["slurm_reason"].startswith("gpuctl: xid GPU 0: off the bus (1)")
+    assert drain(undo=True, ours="bootstrap gpu-node")["state"] == "others"
     assert drain(undo=True)["state"] == "done"
     site.ask("scontrol", "update", "NodeName=h4", "State=DRAIN", "Reason=power supply")
     try:
         assert [drain(undo=undo)["state"] for undo in (False, True)] == ["others", "others"]
+        assert "power supply" in site.ask("scontrol", "show", "node", "h4")
+    finally:
+        site.ask("scontrol", "update", "NodeName=h4", "State=RESUME")
+
+
+class RolledNode(SlurmNode):
+    """A node of the site by its name; see `StandinSlurmNode` in tests/rig/living_fleet.py, whose place it takes."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        super().__init__(site)
+        self.name, self.state, self.reason, self.jobs = name, "", "", 0
+        self.updates: list[str] = []
+
+    def value(self, path: str) -> str | None:
+        """See Host."""
+        return self.name if path.endswith("/hostname") else super().value(path)
+
+    def run(self, *argv: str, **more: Any) -> Result:
+        """See Host."""
+        self.updates += [" ".join(argv[3:])] if "update" in argv else []
+        return super().run(*argv, **more)
+
+
+def test_a_roll_out_waits_for_a_job_and_takes_its_node_back(
+    client: None, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.all_idle()
+    script = site.state / "short.sh"
+    script.write_text("#!/bin/sh\nexec sleep 4\n")
+    number = site.ask("sbatch", "--parsable", "--nodelist=h3", "--output=/dev/null", str(script)).strip()
+    wait_until(lambda: site.states()["h3"] != "idle", 30, "the job does not start")
+    site.ask("scontrol", "update", "NodeName=h4", "State=DRAIN", "Reason=power supply")
+    fleet = LivingFleet(**{name: FleetHost(slurm=RolledNode(site, name)) for name in ("h3", "h4")})
+    fleet.connect(monkeypatch)
+    monkeypatch.setattr("gpuctl.workflows.nodes_empty.POLL_S", 0.2)
+    try:
+        words = ["-i", "prod", "--yes", "-o", "json", "--drain", "slurm", "--reboot"]
+        result = CliRunner().invoke(bootstrap, words)
+        rows = {row["host"]: (row["status"], row["drain"]) for row in json.loads(result.stdout)["hosts"]}
+        assert rows == {"h3": ("done", "undrained"), "h4": ("done", "others")}, result.stderr
+        assert fleet.acts == {"h3": ["drain", "install", "reboot", "undrain"], "h4": ["install", "reboot"]}
+        assert "h3 waits: jobs run there: Slurm has it" in result.stderr
+        assert "JobState=COMPLETED" in site.ask("scontrol", "show", "job", number)
+        # Until its slurmd answers again, slurmctld shows a star.
+        assert [site.states()[name].rstrip("*") for name in ("h3", "h4")] == ["idle", "drained"]
         assert "power supply" in site.ask("scontrol", "show", "node", "h4")
     finally:
         site.ask("scontrol", "update", "NodeName=h4", "State=RESUME")

@@ -5,8 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gpuctl.hosts import plan
+from gpuctl.workflows import host_reboot
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
 from tests.rig.command import Gpuctl, reach
@@ -172,6 +177,21 @@ def test_a_host_that_does_not_come_back_is_the_last_to_be_rebooted(gpuctl: Gpuct
     assert said.hosts[spared.name]["status"] == "problems"
     assert said.hosts[spared.name]["error"]["wrong"] == f"not rebooted, because {lost.name} did not come back"
     assert _boot_id(spared) == boot
+
+
+def test_a_roll_out_reboots_over_ssh_and_leaves_a_busy_host(
+    rig: Rig, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, busy = fleet = hosts(2, machine="generic")
+    for host in fleet:
+        host.standin("nvidia-smi")
+    busy.write(PROCESSES, "4711, python3, 1024, GPU-3f1c0000-0000-4000-8000-000000000000\n")
+    boots = {host.name: _boot_id(host) for host in fleet}
+    monkeypatch.setattr(host_reboot, "POLL_S", 0.5)
+    ends = host_reboot.reboot(plan.targets(Path(rig.inventory())), "driver", forks=2, limit_s=60)
+    assert ends[free.name] == ""
+    assert ends[busy.name].startswith("not rebooted: 1 processes on GPUs")
+    assert (_boot_id(free) != boots[free.name], _boot_id(busy)) == (True, boots[busy.name])
 
 
 def _states(host: dict[str, Any]) -> dict[str, str]:

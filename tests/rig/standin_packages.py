@@ -138,11 +138,16 @@ def dcgm(version: str) -> list[StandinPackage]:
 
 def be_ubuntu(host: TestHost) -> str:
     """Make a host of the rig one of Ubuntu without a driver; return its kernel's release."""
+    for path in ("/sys/module/nvidia", "/proc/driver/nvidia"):
+        host.tree.remove(path)
+    return with_headers(host)
+
+
+def with_headers(host: TestHost) -> str:
+    """Make a host of the rig one of Ubuntu with headers for its kernel; return the kernel's release."""
     kernel = host.run("uname", "-r").stdout.strip()
     host.write(f"/lib/modules/{kernel}/build/Makefile", "# stand-in\n")
     host.write(f"/lib/modules/{kernel}/modules.order", "")
-    for path in ("/sys/module/nvidia", "/proc/driver/nvidia"):
-        host.tree.remove(path)
     host.write("/etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\n')
     return kernel
 

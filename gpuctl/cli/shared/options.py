@@ -29,7 +29,8 @@ class Share(click.ParamType[str]):
         self.name = "N|P%" if counts else "P%"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        match = re.fullmatch(r"(\d+)(%?)", str(value))
+        text = "0%" if value == "0" and not self.counts else str(value)  # no share has another meaning
+        match = re.fullmatch(r"(\d+)(%?)", text)
         if match is None or not (match[2] or self.counts):
             self.fail(
                 f"{value!r} is not {'a number or ' if self.counts else ''}a percentage such as 20%",
@@ -38,7 +39,7 @@ class Share(click.ParamType[str]):
             )
         if (match[2] and int(match[1]) > 100) or (self.counts and int(match[1]) < 1):
             self.fail(f"{value!r} is out of range", param, ctx)
-        return str(value)
+        return text
 
 
 class Finite(click.FloatRange):

@@ -126,6 +126,22 @@ class Cluster(Api):
         path = self.path_of(self.kind_of(live), meta["name"], meta.get("namespace"))
         self.ask(Request(f"delete {name_of(live)}", "DELETE", path, body=body))
 
+    def evict(self, pod: Object) -> None:
+        """Evict exactly this pod with its grace period; `BudgetForbids` while a PodDisruptionBudget forbids it.
+
+        `NotFound` if its name is gone, `Conflict` if a newer pod has its name.
+        """
+        meta = pod["metadata"]
+        version = "policy/v1" if self.serves("policy/v1", "PodDisruptionBudget") else "policy/v1beta1"
+        body = {
+            "apiVersion": version,
+            "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+            "deleteOptions": {"preconditions": {"uid": meta["uid"]}},
+        }
+        path = f"{self.path_of(self.kind_of(pod), meta['name'], meta['namespace'])}/eviction"
+        self.ask(Request(f"evict {name_of(pod)}", "POST", path, body=body))
+
     def remove(
         self, kinds: Iterable[Kind], labels: Mapping[str, str], limit_s: float, propagation: str = "Background"
     ) -> list[Object]:

@@ -19,6 +19,18 @@ from pathlib import Path
 from typing import Any
 
 Api = Callable[..., dict[str, Any]]
+INFO = {
+    "architecture": "amd64",
+    "bootID": "boot-1",
+    "containerRuntimeVersion": "standin://1",
+    "kernelVersion": "6.8.0-standin",
+    "kubeProxyVersion": "",
+    "kubeletVersion": "v1.30.0-standin",
+    "machineID": "standin",
+    "operatingSystem": "linux",
+    "osImage": "standin",
+    "systemUUID": "standin",
+}
 ROOM = {"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}
 
 
@@ -52,6 +64,7 @@ class StandinKubelet:
             "allocatable": ROOM,
             "conditions": ready,
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "nodeInfo": INFO,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         }
         self._api("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})

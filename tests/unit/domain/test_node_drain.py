@@ -19,6 +19,16 @@ def node(**spec: Any) -> dict[str, Any]:
     }
 
 
+def owned(live: dict[str, Any], manager: str) -> dict[str, Any]:
+    """A node whose field unschedulable was set by this manager, as the API server records it."""
+    fields: dict[str, Any] = {"f:spec": {"f:unschedulable": {}}}
+    rows = [
+        {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+        {"manager": manager, "operation": "Update", "fieldsV1": fields},
+    ]
+    return {**live, "metadata": {**live["metadata"], "managedFields": rows}}
+
+
 def applied(live: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """A merge patch, as the API server applies it."""
     merged = dict(live)
@@ -32,7 +42,7 @@ def applied(live: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_drain_and_its_return_leave_the_node_as_it_was() -> None:
     before = node()
-    drained = applied(before, node_drain.cordon(before, MARK))
+    drained = owned(applied(before, node_drain.cordon(before, MARK)), node_drain.MANAGER)
     assert node_drain.is_cordoned(drained)
     assert node_drain.mark_of(drained) == MARK
     assert node_drain.state(drained, undo=False) == "done"
@@ -46,6 +56,38 @@ def test_a_cordon_of_others_is_left_in_both_directions() -> None:
     theirs = node(unschedulable=True)
     assert node_drain.state(theirs, undo=False) == "others"
     assert node_drain.state(theirs, undo=True) == "others"
+
+
+def test_a_mark_that_outlives_the_cordon_is_no_drain() -> None:
+    drained = applied(node(), node_drain.cordon(node(), MARK))
+    freed = applied(drained, {"spec": {"unschedulable": None}})
+    assert node_drain.mark_of(freed) == MARK
+    assert node_drain.state(freed, undo=True) == "done"
+    assert node_drain.state(freed, undo=False) == "due"
+
+
+@pytest.mark.parametrize("manager", ["kubectl-cordon", "node-problem-remedy", ""])
+def test_a_cordon_of_others_on_a_node_with_a_mark_of_ours_is_theirs(manager: str) -> None:
+    marked = applied(node(), node_drain.cordon(node(), MARK))
+    theirs = owned(marked, manager) if manager else marked
+    assert node_drain.state(theirs, undo=True) == "others"
+    assert node_drain.state(theirs, undo=False) == "others"
+
+
+def test_a_cordon_that_several_managers_own_is_not_ours() -> None:
+    shared = owned(applied(node(), node_drain.cordon(node(), MARK)), node_drain.MANAGER)
+    rows = shared["metadata"]["managedFields"]
+    rows.append({**rows[-1], "manager": "argocd", "operation": "Apply"})
+    assert node_drain.state(shared, undo=True) == "others"
+
+
+def test_an_audit_replaces_the_reason_of_a_roll_out_which_then_leaves_the_node() -> None:
+    mark = {**MARK, "reason": f"{node_drain.ROLLOUT}: driver 580.178.04"}
+    drained = owned(applied(node(), node_drain.cordon(node(), mark)), node_drain.MANAGER)
+    assert node_drain.state(drained, undo=False, yields=node_drain.ROLLOUT) == "due"
+    again = owned(applied(drained, node_drain.cordon(drained, MARK)), node_drain.MANAGER)
+    assert node_drain.state(again, undo=False, yields=node_drain.ROLLOUT) == "done"
+    assert node_drain.state(again, undo=True, ours=node_drain.ROLLOUT) == "others"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"reason": 1}'])

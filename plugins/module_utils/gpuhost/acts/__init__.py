@@ -19,6 +19,7 @@ MODULES = {
     "slurm drain": "slurm_node",
     "restart": "restart",
     "reset gpu": "gpu_reset",
+    "reboot": "reboot",
 }
 
 

@@ -64,10 +64,20 @@ class GpuReset(TypedDict):
     recovery: str | None
 
 
+class Reboot(TypedDict):
+    """See `reboot.run`. due: in check mode. done: the reboot has begun. changed: it has booted since."""
+
+    state: Literal["due", "done", "busy", "changed", "failed", "unknown"]
+    boot_id: str
+    up: bool
+    reason: str
+
+
 ACTS: Mapping[str, type] = {
     "end processes": ProcessEnds,
     "cancel job": CancelledJob,
     "slurm drain": SlurmDrain,
     "restart": Restarted,
     "reset gpu": GpuReset,
+    "reboot": Reboot,
 }

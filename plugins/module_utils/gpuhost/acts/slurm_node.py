@@ -18,15 +18,18 @@ STATES = ("DRAIN", "DOWN", "FAIL")  # of a node that takes no new job
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{node, state, slurm_state, slurm_reason, reason}: see `answer_types.SlurmDrain`.
 
-    Request: `text` (the reason), `undo`, `check`, `node` (its name in Slurm, else that of this host). A node that
-    somebody else has drained is left as it is, in both directions.
+    Request: `text` (the reason), `undo`, `check`, `node` (its name in Slurm, else that of this host), `ours` (beginning
+    of the texts that count as ours, else all of gpuctl), `yields` (beginning of those that a new text replaces). A node
+    that somebody else has drained is left as it is, in both directions.
     """
     name = request.get("node") or (host.value("/proc/sys/kernel/hostname") or os.uname().nodename).partition(".")[0]
     now, why = read(host, name)
     if now is None:
         return _answer(name, "unknown", None, why)
     undo, text = bool(request.get("undo")), f"{MARK}{' '.join(request.get('text', '').split())}"[:MOST]
-    before = decide(now, undo=undo)
+    ours = request.get("ours", "")
+    yields = request.get("yields", "")
+    before = decide(now, undo=undo, ours=ours, yields=yields)
     if request.get("check") or before != "due":
         return _answer(name, before, now, "")
     change = ("State=RESUME",) if undo else ("State=DRAIN", f"Reason={text}")
@@ -34,14 +37,17 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     now, why = read(host, name)
     if now is None or not result.ok:
         return _answer(name, "failed", now, result.last_line if not result.ok else why)
-    after = "DRAIN" not in now["State"] if undo else decide(now, undo=False) == "done"
+    after = "DRAIN" not in now["State"] if undo else decide(now, undo=False, ours=ours, yields=yields) == "done"
     return _answer(name, "done" if after else "failed", now, "" if after else f"it is {now['State']} after that")
 
 
-def decide(now: Mapping[str, str], *, undo: bool) -> str:
+def decide(now: Mapping[str, str], *, undo: bool, ours: str = "", yields: str = "") -> str:
     """State of the drain: due (ours to change), done (nothing to change), others (somebody else's)."""
     is_drained = any(word in now["State"] for word in STATES)
-    is_ours = now.get("Reason", "").startswith(MARK)
+    reason = now.get("Reason", "")
+    is_ours = reason.startswith(f"{MARK}{ours}")
+    if is_drained and not undo and yields and reason.startswith(f"{MARK}{yields}"):
+        return "due"
     if undo:
         return "done" if not is_drained else "due" if is_ours else "others"
     return "due" if not is_drained else "done" if is_ours else "others"

@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from ..host import Host
-from . import processes
+from . import device_holders, gpu_xml, processes
 
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 PODS = "/var/lib/kubelet/pods"
@@ -24,8 +24,19 @@ def _gpu_processes(host: Host) -> list[str]:
         return []
     result = host.run("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", limit=30)
     if not result.ok:
-        return [f"GPU processes unknown: {result.last_line}"]
+        why = gpu_xml.mismatch(f"{result.out}\n{result.err}")
+        return _gpu_users(host, why) if why else [f"GPU processes unknown: {result.last_line}"]
     rows = [line.strip() for line in result.out.splitlines() if line.strip()]
+    return _shown(rows)
+
+
+def _gpu_users(host: Host, why: str) -> list[str]:
+    """Between an upgrade and its reboot nvidia-smi lists nothing, and programs of the old version still run."""
+    users, unknown = device_holders.users(host)
+    return [f"GPU processes unknown: {why}; {unknown}"] if unknown else _shown(users)
+
+
+def _shown(rows: list[str]) -> list[str]:
     shown = "; ".join(rows[:3]) + (" …" if len(rows) > 3 else "")
     return [f"{len(rows)} processes on GPUs: {shown}"] if rows else []
 

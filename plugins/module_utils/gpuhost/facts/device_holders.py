@@ -10,6 +10,22 @@ from ..host import Host
 
 LIMIT_S, LONG_LIMIT_S = 0.25, 5.0  # of processor time; the long one before a GPU is changed
 PERSISTENCE_DAEMON = "nvidia-persiste"  # the kernel cuts names after 15 characters; it yields to nvidia-smi
+# Programs that keep GPUs open to watch or manage them, as the kernel cuts their names; a reboot does not harm them.
+WATCHERS = frozenset(
+    name[:15]
+    for name in (
+        "nvidia-persistenced",
+        "nv-fabricmanager",
+        "nvlsm",
+        "nvidia-imex",
+        "nv-hostengine",
+        "dcgm-exporter",
+        "nvidia-device-plugin",
+        "gpu-feature-discovery",
+        "nvidia-mig-manager",
+        "nvidia-smi",
+    )
+)
 _DEVICE = re.compile(r"/dev/nvidia(\d+)")
 
 
@@ -48,3 +64,13 @@ def of_gpu(host: Host, uuid: str) -> list[str] | None:
         return None
     names = {pid: host.value(f"/proc/{pid}/comm") or "a program" for pid, minors in holders.items() if minor in minors}
     return [f"{name} (pid {pid})" for pid, name in sorted(names.items()) if not name.startswith(PERSISTENCE_DAEMON)]
+
+
+def users(host: Host) -> tuple[list[str], str]:
+    """Programs with a GPU open, as "python (pid 42)", without those that only watch GPUs; and why they are unknown."""
+    unread: dict[str, str] = {}
+    holders = read(host, unread, LONG_LIMIT_S)
+    if holders is None:
+        return [], unread["open_by"]
+    names = {pid: host.value(f"/proc/{pid}/comm") or "a program" for pid in sorted(holders, key=int)}
+    return [f"{name} (pid {pid})" for pid, name in names.items() if name not in WATCHERS], ""

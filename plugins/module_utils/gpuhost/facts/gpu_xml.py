@@ -16,7 +16,8 @@ SLOWED = ("hw_slowdown", "sw_thermal_slowdown")
 # The GPU or its driver does not have such a value; nothing is wrong.
 UNSUPPORTED = frozenset({"", "n/a", "not supported", "requested functionality has been deprecated"})
 # NVML's texts for a GPU that could not answer (nvmlErrorString), as nvidia-smi puts them in place of a value.
-ERRORS = frozenset(
+MISMATCHES = frozenset({"driver/library version mismatch", "rm has detected an nvml/rm version mismatch"})
+ERRORS = MISMATCHES | frozenset(
     {
         "err!",
         "unknown error",
@@ -27,8 +28,6 @@ ERRORS = frozenset(
         "timeout",
         "irq issue",
         "corrupted inforom",
-        "driver/library version mismatch",
-        "rm has detected an nvml/rm version mismatch",
         "uninitialized",
     }
 )
@@ -40,6 +39,11 @@ POWER_LIMITS = (
 )
 YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
+
+
+def mismatch(text: str) -> str:
+    """The line by which nvidia-smi refuses to work with a module of another version; "" if it says no such thing."""
+    return next((line.strip() for line in text.splitlines() if any(one in line.lower() for one in MISMATCHES)), "")
 
 
 def parse(text: str) -> Smi:

@@ -13,7 +13,7 @@ from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
-from . import additions, package_lists, repositories
+from . import additions, gpu_xml, package_lists, repositories
 from . import busy as jobs
 
 PCI = "/sys/bus/pci/devices"
@@ -253,7 +253,7 @@ def _smi_gpus(host: Host, facts: Mapping[str, Any]) -> int | None:
         return None
     result = host.run("nvidia-smi", "-L", limit=LIMIT_S)
     if not result.ok:
-        raise Unreadable(_reason("nvidia-smi", result))
+        raise Unreadable(gpu_xml.mismatch(f"{result.out}\n{result.err}") or _reason("nvidia-smi", result))
     return len(_SMI_GPU.findall(result.out))
 
 

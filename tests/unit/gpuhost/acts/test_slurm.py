@@ -143,3 +143,19 @@ def test_a_drain_is_set_once_and_taken_back_if_it_is_ours(
     typed_json.read(answer, SlurmDrain)
     assert answer["state"] == state
     assert [list(argv[3:]) for argv in host.changes] == ([changes] if changes else [])
+
+
+def test_a_drain_for_another_purpose_is_not_ours() -> None:
+    host = StandinSlurm(node("IDLE+DRAIN", OURS))
+    for undo in (False, True):
+        request = {"text": "bootstrap gpu-node: x", "undo": undo, "node": "h1", "ours": "bootstrap gpu-node"}
+        assert slurm_node.run(host, request)["state"] == "others"
+    assert host.changes == []
+
+
+def test_an_audit_replaces_the_reason_of_a_roll_out() -> None:
+    rollout = "gpuctl: bootstrap gpu-node: driver 580.178.04 (20261127-1)"
+    host = StandinSlurm(node("IDLE+DRAIN", rollout), node("IDLE+DRAIN", OURS))
+    request = {"text": "xid 79 (20261127-1)", "undo": False, "node": "h1", "yields": "bootstrap gpu-node"}
+    assert slurm_node.run(host, request)["state"] == "done"
+    assert [list(argv[3:]) for argv in host.changes] == [["State=DRAIN", f"Reason={OURS}"]]
