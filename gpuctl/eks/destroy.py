@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -12,7 +12,7 @@ from gpuctl.domain.findings import Finding, Verdict, fail
 from gpuctl.edges.aws import Aws, NoAnswer, Request, code_of
 from gpuctl.eks import health, removal
 from gpuctl.eks import state as states
-from gpuctl.eks.objects import ROLE_PATH, Kind, Object, State
+from gpuctl.eks.objects import CLUSTER, REGION, ROLE_PATH, Kind, Object, State, tag_list
 from gpuctl.eks.removal import Belongings, Row
 from gpuctl.eks.wait import (
     BALANCERS_DOWN,
@@ -27,6 +27,7 @@ from gpuctl.eks.wait import (
 )
 
 ATTEMPTS = 4
+MARKED_AT_ONCE = 500  # objects of one request, by AWS: 1,000
 BUSY = ("DependencyViolation", "InUse")  # parts of codes: something holds the object
 # Kind -> operation of EC2 that deletes it, and its parameter.
 DELETE: Mapping[Kind, tuple[str, str]] = {
@@ -64,6 +65,8 @@ class Remover:
     waiter: Waiter
     foreign: bool = False  # somebody else's objects are in the VPC: waiting for it is of no use
     findings: list[Finding] = field(default_factory=list)
+    wait_s: float = FREED.limit_s  # left for objects that something holds
+    unassigned: frozenset[str] = frozenset()  # volumes of which nobody knows whether they are of the cluster
 
     def act(self, doing: str, service: str, operation: str, parameters: Mapping[str, Any]) -> bool:
         """Send a deletion; False if it was deleted already."""
@@ -98,15 +101,25 @@ class Remover:
             return True, ""
 
         last: list[GpuctlError] = []
-        try:
-            if self.waiter.until(FREED, poll):
-                self.waiter.progress(f"deleted {item}")
-                return
-        except TimeUp:
-            pass
+        if self.freed(poll):
+            self.waiter.progress(f"deleted {item}")
+            return
         holders = named(self.holders(item)) or "AWS does not name what holds it"
         message = f"{item} cannot be deleted: {last[-1].wrong}; {holders}"
         self.findings.append(fail("in-use", item.name, message, "remove what holds it, and run this again"))
+
+    def freed(self, poll: Callable[[], tuple[bool | None, str]]) -> bool:
+        """Wait until an object is let go; all objects of a run share one limit, as one cause often holds many."""
+        value, text = poll()
+        if value is not None:
+            return value
+        first, start = [(value, text)], self.waiter.clock()
+        try:
+            return self.waiter.until(replace(FREED, limit_s=self.wait_s), lambda: first.pop() if first else poll())
+        except TimeUp:
+            return False
+        finally:
+            self.wait_s = max(0.0, self.wait_s - (self.waiter.clock() - start))
 
     def holders(self, item: Object) -> list[str]:
         """Interfaces that hold an object, with their owners."""
@@ -136,6 +149,14 @@ class Remover:
         self.waiter.until(wait, poll)
 
     # ---- steps ----
+
+    def mark(self, volumes: Sequence[Object]) -> None:
+        """Tag volumes that only their node tells to be the cluster's: when it is gone, nothing else does."""
+        marks = {CLUSTER: self.state.cluster, REGION: self.state.region}
+        for start in range(0, len(volumes), MARKED_AT_ONCE):
+            names = [one.name for one in volumes[start : start + MARKED_AT_ONCE]]
+            parameters = {"Resources": names, "Tags": tag_list(marks)}
+            self.act("tag the volumes of the cluster's claims", "ec2", "CreateTags", parameters)
 
     def workers(self) -> None:
         """Node groups together, then Fargate profiles one by one, as EKS deletes one at a time."""
@@ -278,12 +299,14 @@ def _is_balancers(owner: str, names: Iterable[str]) -> bool:
 def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     """Remove everything that `removal.rows` names, and search for what remains."""
     state, choice = remover.state, remover.choice
+    remover.unassigned = around.unassigned
     remover.foreign = bool(removal.foreigners(state, around))
     rows = [row for row in removal.rows(state, around, choice.volumes) if row.goes]
 
     def of(*kinds: Kind) -> list[Row]:
         return [row for row in rows if row.item.kind in kinds]
 
+    remover.mark([one for one in removal.claims(around) if not one.ours and not removal.is_tagged(one, state.cluster)])
     remover.workers()
     remover.interfaces()
     remover.control_plane()
@@ -304,6 +327,7 @@ def _last(remover: Remover) -> list[Finding]:
     """Search again; the first role goes only when nothing else is left, as it is the mark that something may be."""
     left = states.read(remover.aws, remover.state.cluster)
     around = remover.look(remover.aws, left)
+    around = replace(around, unassigned=around.unassigned | remover.unassigned)
     findings = removal.remaining(left, around, remover.choice.volumes)
     first = left.first_role
     if first is not None and first.ours and all(one.verdict is not Verdict.FAIL for one in findings):

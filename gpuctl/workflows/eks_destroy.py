@@ -13,7 +13,16 @@ from gpuctl.eks import destroy, removal
 from gpuctl.eks import state as states
 from gpuctl.eks.destroy import Choice, Remover
 from gpuctl.eks.objects import Kind, Object, State, from_answer
-from gpuctl.eks.removal import BALANCER_TAG, CNI_TAG, EKS_TAG, NODE_TAG, Belongings, belongs
+from gpuctl.eks.removal import (
+    BALANCER_TAG,
+    CLAIM_TAG,
+    CNI_TAG,
+    CSI_TAG,
+    EKS_TAG,
+    NODE_TAG,
+    Belongings,
+    belongs,
+)
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import owners
 from gpuctl.subnets import read as subnets_read
@@ -29,6 +38,8 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
 }
 AROUND = (*LISTS, Kind.LOAD_BALANCER)
 ENDING = ("shutting-down", "terminated")
+IDS_AT_ONCE = 200  # values of one filter, by AWS
+ANY_CLUSTER = NODE_TAG.format("")
 
 
 def known(aws: Aws, cluster: str) -> State:
@@ -43,6 +54,9 @@ def known(aws: Aws, cluster: str) -> State:
 def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongings:
     """Objects of controllers and others: by tags of the cluster, and all that is in a VPC of ours."""
     cluster = state.cluster
+    wanted = kinds
+    if Kind.VOLUME in kinds:
+        kinds = {*kinds, Kind.INSTANCE}  # a volume without a tag of the cluster is known by its node
     vpcs = [one.name for one in state.of(Kind.VPC) if one.ours]
     answers = states.described(aws, {key: one for key, one in _requests(cluster, vpcs).items() if key[0] in kinds})
     objects: dict[tuple[Kind, str], Object] = {}
@@ -56,6 +70,7 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
     for one in _balancers(aws, state, vpcs) if Kind.LOAD_BALANCER in kinds else ():
         objects[one.kind, one.name] = one
     nodes = {name for kind, name in objects if kind is Kind.INSTANCE}
+    unassigned = _add_volumes(aws, state, objects, nodes) if Kind.VOLUME in kinds else set()
     interfaces = [name for kind, name in objects if kind is Kind.INTERFACE]
     read = {name: subnets_read.interface(rows[name]) for name in interfaces}
     now = datetime.now(UTC)
@@ -63,8 +78,71 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
         name for name, one in read.items() if one.tags.get(CNI_TAG) == cluster and owners.leak(one, now) is Leak.YES
     )
     return Belongings(
-        list(objects.values()), {name: str(owners.owner(one, nodes)) for name, one in read.items()}, leaked
+        [one for one in objects.values() if one.kind in wanted],
+        {name: str(owners.owner(one, nodes)) for name, one in read.items()},
+        leaked,
+        frozenset(unassigned),
     )
+
+
+def _add_volumes(aws: Aws, state: State, objects: dict[tuple[Kind, str], Object], nodes: Collection[str]) -> set[str]:
+    """Add volumes without a tag of the cluster; the ids of those of which nobody knows whether they are of it."""
+    instances = [one for one in objects.values() if one.kind is Kind.INSTANCE]
+    added = {
+        (one.kind, one.name): one
+        for one in _untagged_volumes(aws, state, instances)
+        if (one.kind, one.name) not in objects
+    }
+    objects.update(added)
+    return {one.name for one in added.values() if not (_has_claim(one) and _nodes_of(one) & set(nodes))}
+
+
+def _untagged_volumes(aws: Aws, state: State, instances: Sequence[Object]) -> list[Object]:
+    """Volumes without a tag of any cluster: attached to nodes, or made by an EBS CSI driver and attached to nothing."""
+    ids = [one.name for one in instances]
+    requests: dict[Any, Request] = {
+        start: _volumes([{"Name": "attachment.instance-id", "Values": ids[start : start + IDS_AT_ONCE]}])
+        for start in range(0, len(ids), IDS_AT_ONCE)
+    }
+    zones = _zones(aws, state, instances)
+    in_zones = [{"Name": "availability-zone", "Values": zones}] if zones else []  # else those of the region
+    requests["csi"] = _volumes([{"Name": "tag-key", "Values": [CSI_TAG]}, *in_zones])
+    rows = [row for found in states.described(aws, requests).values() for row in found]
+    found = {one.name: one for one in (from_answer(Kind.VOLUME, row, state.cluster, aws.region) for row in rows)}
+    nodes = set(ids)
+    return [
+        one
+        for one in found.values()
+        if _counts(one)
+        and not any(key.startswith(ANY_CLUSTER) for key in one.tags)
+        and (not _nodes_of(one) or _nodes_of(one) & nodes)
+    ]
+
+
+def _volumes(filters: Sequence[Mapping[str, Any]]) -> Request:
+    return Request("list volumes", "ec2", "DescribeVolumes", "Volumes", {"Filters": list(filters)})
+
+
+def _zones(aws: Aws, state: State, instances: Sequence[Object]) -> list[str]:
+    """Zones of the cluster's subnets and nodes; empty if nothing tells them."""
+    given = {str(name) for one in state.of(Kind.GROUP) for name in one.data.get("subnets") or ()}
+    for one in state.of(Kind.CLUSTER):
+        given |= set(one.data.get("resourcesVpcConfig", {}).get("subnetIds") or ())
+    answers = [one.data for one in state.of(Kind.SUBNET)]
+    if missing := sorted(given - {one.name for one in state.of(Kind.SUBNET)}):
+        by_id = {"Filters": [{"Name": "subnet-id", "Values": missing}]}
+        answers += aws.read(Request("list subnets", "ec2", "DescribeSubnets", "Subnets", by_id), lambda answer: answer)
+    zones = {one.get("AvailabilityZone") for one in answers}
+    zones |= {one.data.get("Placement", {}).get("AvailabilityZone") for one in instances}
+    return sorted(filter(None, zones))
+
+
+def _nodes_of(volume: Object) -> set[str]:
+    return {str(one["InstanceId"]) for one in volume.data.get("Attachments") or () if one.get("InstanceId")}
+
+
+def _has_claim(volume: Object) -> bool:
+    return CSI_TAG in volume.tags or CLAIM_TAG in volume.tags
 
 
 def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
@@ -82,7 +160,7 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
     }
     if vpcs:
         inside = {"Name": "vpc-id", "Values": list(vpcs)}
-        for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT):
+        for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE):
             filters.setdefault(kind, []).append(inside)
     return {
         (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
@@ -100,6 +178,8 @@ def _counts(one: Object) -> bool:
     if one.kind is Kind.INSTANCE:
         return one.data.get("State", {}).get("Name") not in ENDING
     if one.kind is Kind.VOLUME:
+        if one.state in ("deleting", "deleted"):
+            return False
         return not any(attached.get("DeleteOnTermination") for attached in one.data.get("Attachments") or ())
     if one.kind is Kind.SECURITY_GROUP:
         return one.data.get("GroupName") != "default"
