@@ -152,6 +152,8 @@ def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
         if one.data.get("deletionProtection"):
             hint = "switch it off yourself: `aws eks update-cluster-config --name NAME --no-deletion-protection`"
             found.append(fail("protection", one.name, "deletion protection is on", hint))
+    balancers = [one for one in around.of(Kind.LOAD_BALANCER) if belongs(one, state.cluster)]
+    found += [protected(one) for one in balancers if one.data.get("Protected")]
     for one in unmanaged(state, around):
         message = f"no node group of the cluster takes {one} ({_described(one)}) along: it would run on, and cost"
         found.append(
@@ -163,6 +165,12 @@ def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
         message = f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(map(_id, disks))}"
         found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
     return found
+
+
+def protected(balancer: Object) -> Finding:
+    """AWS refuses to delete a load balancer with deletion protection."""
+    hint = "switch it off: `aws elbv2 modify-load-balancer-attributes`, key deletion_protection.enabled"
+    return fail("protection", balancer.name, f"{balancer}: deletion protection is on", hint)
 
 
 def _described(instance: Object) -> str:
@@ -223,6 +231,8 @@ def _remaining(left: Sequence[Object], volumes: str) -> Iterator[Finding]:
     for one in left:
         if one.kind is Kind.ROLE and one.part == "cluster":
             continue  # it is the last to go
+        if one.kind is Kind.NAT and one.state == "failed":
+            continue  # it costs nothing, and AWS removes it by itself
         if one.kind is Kind.VOLUME and is_claims(one) and volumes == "keep":
             yield warn("remains", one.name, f"{one} was to be kept, and costs money", f"remove it: {_command(one)}")
         elif id(one) in expensive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -213,9 +214,27 @@ def _balancers(aws: Aws, state: State, vpcs: Sequence[str]) -> list[Object]:
         for one in tags:
             row = {**rows[str(one[name])], "Tags": one.get("Tags") or ()}
             found.append(from_answer(Kind.LOAD_BALANCER, row, state.cluster, aws.region))
-    return [
+    near = [
         one for one in found if belongs(one, state.cluster) or (one.data.get("VpcId") or one.data.get("VPCId")) in vpcs
     ]
+    return _with_protection(aws, near)
+
+
+def _with_protection(aws: Aws, balancers: Sequence[Object]) -> list[Object]:
+    """Load balancers with deletion protection get the member Protected; Classic ones have no such protection."""
+    doing = "read the attributes of a load balancer"
+    requests = {
+        one.name: Request(doing, "elbv2", "DescribeLoadBalancerAttributes", "Attributes", {"LoadBalancerArn": arn})
+        for one in balancers
+        if (arn := one.data.get("LoadBalancerArn"))
+    }
+    answers = states.described(aws, requests)
+
+    def is_protected(one: Object) -> bool:
+        attributes = {row["Key"]: row["Value"] for row in answers.get(one.name, ())}
+        return attributes.get("deletion_protection.enabled") == "true"
+
+    return [replace(one, data={**one.data, "Protected": True}) if is_protected(one) else one for one in balancers]
 
 
 def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[removal.Row], list[Finding]]:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy
 from gpuctl.eks.destroy import Choice, Remover
 from gpuctl.eks.objects import Kind, Object, State
-from gpuctl.eks.removal import Belongings
+from gpuctl.eks.removal import Belongings, Row, remaining
 from gpuctl.eks.wait import Waiter
 
 Answer = dict[str, Any] | Exception
@@ -90,3 +92,110 @@ def test_volumes_of_the_nodes_are_tagged_before_the_nodes_go() -> None:
     assert aws.acts[:2] == ["CreateTags", "DeleteNodegroup"]
     assert aws.parameters[0]["Resources"] == ["vol-1"]
     assert [(one.subject, one.verdict) for one in found] == [("vol-9", Verdict.UNKNOWN)]
+
+
+VPC_OF_GATEWAY = {"Attachments": [{"VpcId": "vpc-1"}]}
+
+
+def test_a_gateway_that_public_addresses_hold_is_a_finding_and_the_rest_goes_on() -> None:
+    aws = StandInAws({"DetachInternetGateway": [refused("DependencyViolation", "mapped public address(es)")]})
+    gateway = Object(Kind.GATEWAY, "igw-1", ours=True, data=VPC_OF_GATEWAY)
+    run = remover(aws, lab(), limit=300)
+    run.network([Row(gateway, goes=True), Row(Object(Kind.VPC, "vpc-1", ours=True), goes=True)])
+    assert [one.subject for one in run.findings] == ["igw-1"]
+    assert aws.acts[-1] == "DeleteVpc"
+    assert "DeleteInternetGateway" not in aws.acts
+
+
+@pytest.mark.parametrize("answer", [refused("Gateway.NotAttached"), {}])
+def test_a_gateway_that_is_detached_goes(answer: Answer) -> None:
+    aws = StandInAws({"DetachInternetGateway": [refused("DependencyViolation"), answer]})
+    remover(aws, lab()).network([Row(Object(Kind.GATEWAY, "igw-1", data=VPC_OF_GATEWAY), goes=True)])
+    assert aws.acts[-1] == "DeleteInternetGateway"
+
+
+def described_cluster(status: str) -> Answer:
+    return {"cluster": {"name": "lab", "status": status}}
+
+
+def test_a_cluster_that_is_still_made_is_deleted_when_eks_takes_it() -> None:
+    aws = StandInAws(
+        {
+            "DeleteCluster": [*[refused("ResourceInUseException", "update in progress")] * 2, {}],
+            "DescribeCluster": [described_cluster("CREATING"), described_cluster("ACTIVE"), refused("NotFound")],
+        }
+    )
+    remover(aws, lab(Object(Kind.CLUSTER, "lab", state="CREATING"))).control_plane()
+    assert aws.acts.count("DeleteCluster") == 3
+
+
+def test_a_cluster_with_a_new_node_group_is_not_asked_again() -> None:
+    aws = StandInAws(
+        {
+            "DeleteCluster": [refused("ResourceInUseException", "Cluster has nodegroups attached")],
+            "DescribeCluster": [described_cluster("ACTIVE")],
+            "ListNodegroups": [{"nodegroups": ["new"]}],
+            "DescribeNodegroup": [{"nodegroup": {"nodegroupName": "new", "status": "CREATING"}}],
+        }
+    )
+    with pytest.raises(GpuctlError, match="nodegroups attached"):
+        remover(aws, lab(Object(Kind.CLUSTER, "lab", state="ACTIVE"))).control_plane()
+    assert aws.acts == ["DeleteCluster"]
+
+
+def test_groups_that_can_go_do_not_wait_for_one_that_is_still_made() -> None:
+    group = {"nodegroupName": "slow", "status": "CREATING"}
+    aws = StandInAws(
+        {
+            "DeleteNodegroup": [{}, refused("ResourceInUseException"), {}],
+            "ListNodegroups": [{"nodegroups": ["slow"]}, {}],
+            "DescribeNodegroup": [{"nodegroup": group}],
+        }
+    )
+    state = lab(Object(Kind.GROUP, "slow", state="CREATING"), Object(Kind.GROUP, "gpu", state="ACTIVE"))
+    remover(aws, state).workers()
+    assert [one["nodegroupName"] for one in aws.parameters] == ["gpu", "slow", "slow"]
+
+
+def test_a_fargate_profile_that_cannot_be_deleted_ends_with_its_cause() -> None:
+    issue = {"code": "PodExecutionRoleAlreadyInUse", "message": "the role is used"}
+    profile = {"fargateProfileName": "web", "status": "DELETE_FAILED", "health": {"issues": [issue]}}
+    aws = StandInAws(
+        {
+            "ListFargateProfiles": [{"fargateProfileNames": ["web"]}],
+            "DescribeFargateProfile": [{"fargateProfile": profile}],
+        }
+    )
+    with pytest.raises(GpuctlError, match="the role is used"):
+        remover(aws, lab(Object(Kind.FARGATE, "web", state="ACTIVE"))).workers()
+
+
+def test_a_protected_load_balancer_is_a_finding_and_the_next_one_goes() -> None:
+    aws = StandInAws({"DeleteLoadBalancer": [refused("OperationNotPermitted", "deletion protection"), {}]})
+    run = remover(aws, lab())
+    balancers = [Object(Kind.LOAD_BALANCER, name, data={"LoadBalancerArn": f"arn:{name}"}) for name in ("a", "b")]
+    run.balancers([Row(one, goes=True) for one in balancers])
+    assert [(one.check, one.subject) for one in run.findings] == [("protection", "a")]
+    assert len(aws.acts) == 2
+
+
+def test_interfaces_that_appear_late_are_deleted_while_a_group_is_held() -> None:
+    in_use = refused("InvalidParameterValue", "Network interface eni-1 is currently in use")
+    aws = StandInAws(
+        {
+            "DeleteSecurityGroup": [*[refused("DependencyViolation")] * 2, {}],
+            "DeleteNetworkInterface": [in_use, {}],
+        }
+    )
+    around = Belongings([Object(Kind.INTERFACE, "eni-1")], leaked=frozenset({"eni-1"}))
+    run = remover(aws, lab(), around)
+    run.delete(Object(Kind.SECURITY_GROUP, "sg-1"))
+    assert run.findings == []
+    assert aws.acts.count("DeleteNetworkInterface") == 2
+
+
+def test_a_nat_gateway_that_failed_counts_as_deleted() -> None:
+    aws = StandInAws({"DescribeNatGateways": [{"NatGateways": [{"NatGatewayId": "nat-1", "State": "failed"}]}]})
+    failed = Object(Kind.NAT, "nat-1", state="failed", ours=True)
+    remover(aws, lab(failed)).nat()
+    assert [one.verdict for one in remaining(lab(failed), Belongings(), "")] == [Verdict.OK]

@@ -40,6 +40,8 @@ class StandInAws(Aws):
         self.lists = {"DescribeVolumes": volumes, "DescribeInstances": instances}
 
     def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
+        if request.service == "elb":
+            return []
         found = [
             one
             for one in self.lists.get(request.operation, ())
@@ -101,3 +103,12 @@ def test_disks_of_nodes_and_volumes_that_go_already_ask_for_no_choice() -> None:
     assert [one.name for one in around.of(Kind.VOLUME)] == ["vol-1"]
     assert obstacles(STATE, around, "") == []
     assert [row.goes for row in rows(STATE, around, "") if row.item.kind is Kind.VOLUME] == [True]
+
+
+def test_a_load_balancer_with_deletion_protection_stops_a_removal() -> None:
+    aws = StandInAws([], [])
+    aws.lists["DescribeLoadBalancers"] = [{"LoadBalancerArn": "arn:lb", "LoadBalancerName": "lb", "VpcId": "vpc-1"}]
+    aws.lists["DescribeTags"] = [tagged({"elbv2.k8s.aws/cluster": "lab"}, ResourceArn="arn:lb")]
+    aws.lists["DescribeLoadBalancerAttributes"] = [{"Key": "deletion_protection.enabled", "Value": "true"}]
+    around = eks_destroy.around(aws, STATE)
+    assert [(one.check, one.subject) for one in obstacles(STATE, around, "")] == [("protection", "lb")]
