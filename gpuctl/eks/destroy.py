@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from gpuctl.eks.wait import (
 
 ATTEMPTS = 4
 CHANGING = ("CREATING", "UPDATING", "PENDING")
+SEARCHED = Wait("AWS's lists to leave out what is gone", "10 s", 60)
 SETTLED = Wait("EKS to take the deletion", "up to 15 min while it is made or changed", 45 * 60)
 MARKED_AT_ONCE = 500  # objects of one request, by AWS: 1,000
 BUSY = ("DependencyViolation", "InUse")  # parts of codes: something holds the object
@@ -67,6 +69,8 @@ class Remover:
     waiter: Waiter
     foreign: bool = False  # somebody else's objects are in the VPC: waiting for it is of no use
     findings: list[Finding] = field(default_factory=list)
+    named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)  # as in `Belongings`
+    search_s: float = 60.0  # lists of AWS name for some time what is gone
     wait_s: float = FREED.limit_s  # left for objects that something holds
     unassigned: frozenset[str] = frozenset()  # volumes of which nobody knows whether they are of the cluster
 
@@ -104,6 +108,8 @@ class Remover:
                 if not _is_busy(error):
                     raise
                 last.append(error)
+                if item.name in self.named_by:
+                    return False, ""  # a rule does not go by itself
                 swept = item.kind in HELD_BY_INTERFACES and self.sweep()
                 if self.foreign and item.kind in IN_VPC and not swept:
                     return False, ""
@@ -113,7 +119,7 @@ class Remover:
         last: list[GpuctlError] = []
         if self.freed(poll):
             return True
-        holders = named(self.holders(item)) or "AWS does not name what holds it"
+        holders = named([*self.named_by.get(item.name, ()), *self.holders(item)]) or "AWS does not name what holds it"
         message = f"cannot {doing} {item}: {last[-1].wrong}; {holders}"
         self.findings.append(fail("in-use", item.name, message, "remove what holds it, and run this again"))
         return False
@@ -347,7 +353,7 @@ def _is_balancers(owner: str, names: Iterable[str]) -> bool:
 def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     """Remove everything that `removal.rows` names, and search for what remains."""
     state, choice = remover.state, remover.choice
-    remover.unassigned = around.unassigned
+    remover.unassigned, remover.named_by = around.unassigned, around.named_by
     remover.foreign = bool(removal.foreigners(state, around))
     rows = [row for row in removal.rows(state, around, choice.volumes) if row.goes]
 
@@ -373,10 +379,22 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
 
 def _last(remover: Remover) -> list[Finding]:
     """Search again; the first role goes only when nothing else is left, as it is the mark that something may be."""
-    left = states.read(remover.aws, remover.state.cluster)
-    around = remover.look(remover.aws, left)
-    around = replace(around, unassigned=around.unassigned | remover.unassigned)
-    findings = removal.remaining(left, around, remover.choice.volumes)
+    known = {one.subject for one in remover.findings}
+    left, findings = State(remover.state.cluster, remover.state.region), list[Finding]()
+
+    def poll() -> tuple[bool | None, str]:
+        nonlocal left, findings
+        left = states.read(remover.aws, remover.state.cluster)
+        around = remover.look(remover.aws, left)
+        if around.leaked:
+            remover.sweep()
+        around = replace(around, unassigned=around.unassigned | remover.unassigned)
+        findings = removal.remaining(left, around, remover.choice.volumes)
+        listed = [one.subject for one in findings if one.verdict is Verdict.FAIL and one.subject not in known]
+        return (None if listed else True), named(listed)
+
+    with suppress(TimeUp):
+        remover.waiter.until(replace(SEARCHED, limit_s=remover.search_s), poll)
     first = left.first_role
     if first is not None and first.ours and all(one.verdict is not Verdict.FAIL for one in findings):
         remover.role(first)

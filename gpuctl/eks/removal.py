@@ -55,12 +55,13 @@ def _of_eks(item: Object) -> bool:
 class Belongings:
     """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
     interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes of which nobody knows
-    whether they are of this cluster."""
+    whether they are of this cluster. `named_by`: id of a security group that goes -> others whose rules name it."""
 
     objects: Sequence[Object] = ()
     owners: dict[str, str] = field(default_factory=dict)
     leaked: frozenset[str] = frozenset()
     unassigned: frozenset[str] = frozenset()
+    named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> list[Object]:
         return [one for one in self.objects if one.kind is kind]
@@ -211,12 +212,17 @@ def _id(item: Object) -> str:
     return item.name
 
 
+def is_of(item: Object, around: Belongings, cluster: str) -> bool:
+    """True for an object around a cluster that is the cluster's."""
+    if item.kind is Kind.VOLUME:
+        return item.name not in around.unassigned
+    return belongs(item, cluster) or item.kind is Kind.INSTANCE or item.name in around.leaked
+
+
 def remaining(state: State, around: Belongings, volumes: str) -> list[Finding]:
     """Findings on what a search by tag and owner still finds: a failure for what costs money."""
     left = [one for one in state.objects if one.ours or one.kind is Kind.CLUSTER]
-    lying = [one for one in around.objects if one.name not in around.unassigned]
-    left += [one for one in lying if belongs(one, state.cluster) or one.kind in (Kind.VOLUME, Kind.INSTANCE)]
-    left += [one for one in around.of(Kind.INTERFACE) if one.name in around.leaked]
+    left += [one for one in around.objects if is_of(one, around, state.cluster)]
     left = list({(one.kind, one.name): one for one in left}.values())
     findings = list(_remaining(left, volumes))
     for one in sorted(around.unassigned):
@@ -250,6 +256,15 @@ def sum_of(fates: Sequence[Row]) -> tuple[int, int, int]:
     goes = [one for one in fates if one.goes]
     stays = [one for one in fates if not one.goes]
     return len(goes), len(stays), sum(one.item.kind in COSTLY for one in stays)
+
+
+def references(around: Belongings) -> list[Finding]:
+    """Warnings on rules in security groups of others that name a group that is to go, and keep it from going."""
+    hint = "have their owner revoke the rule: `aws ec2 revoke-security-group-ingress` or `-egress`"
+    return [
+        warn("foreign", name, f"security group {name} is named by rules of {named(others)}, and stays with them", hint)
+        for name, others in sorted(around.named_by.items())
+    ]
 
 
 def permissions(answer: Any) -> list[dict[str, Any]]:

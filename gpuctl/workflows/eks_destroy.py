@@ -46,10 +46,17 @@ ANY_CLUSTER = NODE_TAG.format("")
 def known(aws: Aws, cluster: str) -> State:
     """The state of a cluster; InvalidInput if AWS has nothing of it in this region."""
     state = states.read(aws, cluster)
-    if not any(one.ours or one.kind is Kind.CLUSTER for one in state.objects):
+    is_there = any(one.ours or one.kind is Kind.CLUSTER for one in state.objects)
+    if not is_there and not _lying_around(aws, state):
         hint = "check the name and the region; `gpuctl eks reap` lists the clusters that gpuctl made"
         raise InvalidInput(f"use the cluster {cluster}", f"{aws.region} has nothing of it", hint)
     return state
+
+
+def _lying_around(aws: Aws, state: State) -> bool:
+    """True if a removal left volumes or load balancers of the cluster, and nothing else of it."""
+    belongings = around(aws, state)
+    return any(removal.is_of(one, belongings, state.cluster) for one in belongings.objects)
 
 
 def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongings:
@@ -83,7 +90,33 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
         {name: str(owners.owner(one, nodes)) for name, one in read.items()},
         leaked,
         frozenset(unassigned),
+        _named_by(aws, state, objects) if Kind.SECURITY_GROUP in kinds else {},
     )
+
+
+def _named_by(aws: Aws, state: State, objects: Mapping[tuple[Kind, str], Object]) -> dict[str, list[str]]:
+    """Security groups that go -> groups of others with rules that name them."""
+    ours = [one for one in state.of(Kind.SECURITY_GROUP) if one.ours]
+    made = [one for one in objects.values() if one.kind is Kind.SECURITY_GROUP and belongs(one, state.cluster)]
+    going = sorted({one.name for one in (*ours, *made)})
+    if not going:
+        return {}
+    requests = {
+        name: Request(
+            *("list rules that name security groups", "ec2", "DescribeSecurityGroups", "SecurityGroups"),
+            {"Filters": [{"Name": name, "Values": going}]},
+        )
+        for name in ("ip-permission.group-id", "egress.ip-permission.group-id")
+    }
+    found: dict[str, list[str]] = {}
+    for row in (row for rows in states.described(aws, requests).values() for row in rows):
+        rules = [*row.get("IpPermissions", ()), *row.get("IpPermissionsEgress", ())]
+        named = {pair["GroupId"] for rule in rules for pair in rule.get("UserIdGroupPairs", ())}
+        for name in named.intersection(going) if row["GroupId"] not in going else ():
+            others = found.setdefault(name, [])
+            other = f"{row['GroupId']} ({row.get('GroupName', '')})"
+            others += [other] * (other not in others)
+    return found
 
 
 def _add_volumes(aws: Aws, state: State, objects: dict[tuple[Kind, str], Object], nodes: Collection[str]) -> set[str]:
@@ -240,6 +273,7 @@ def _with_protection(aws: Aws, balancers: Sequence[Object]) -> list[Object]:
 def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[removal.Row], list[Finding]]:
     """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going."""
     found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
+    found += removal.references(belongings)
     return removal.rows(state, belongings, choice.volumes), found
 
 

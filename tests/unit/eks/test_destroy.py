@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,22 +16,9 @@ from gpuctl.eks.destroy import Choice, Remover
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.removal import Belongings, Row, remaining
 from gpuctl.eks.wait import Waiter
+from tests.rig.aws_refusals import refused
 
 Answer = dict[str, Any] | Exception
-
-
-class Refusal(Exception):
-    """As botocore's error: with AWS's code."""
-
-    def __init__(self, code: str, message: str = "") -> None:
-        super().__init__(message)
-        self.response = {"Error": {"Code": code, "Message": message}}
-
-
-def refused(code: str, message: str = "it is in use") -> GpuctlError:
-    error = GpuctlError("change it", f"{message} ({code})")
-    error.__cause__ = Refusal(code, message)
-    return error
 
 
 @dataclass
@@ -199,3 +186,27 @@ def test_a_nat_gateway_that_failed_counts_as_deleted() -> None:
     failed = Object(Kind.NAT, "nat-1", state="failed", ours=True)
     remover(aws, lab(failed)).nat()
     assert [one.verdict for one in remaining(lab(failed), Belongings(), "")] == [Verdict.OK]
+
+
+def test_a_group_that_rules_of_others_name_is_not_waited_for() -> None:
+    aws = StandInAws({"DeleteSecurityGroup": [refused("DependencyViolation")]})
+    run = remover(aws, lab())
+    run.named_by = {"sg-1": ["sg-9 (database)"]}
+    run.delete(Object(Kind.SECURITY_GROUP, "sg-1"))
+    assert len(aws.acts) == 1
+    assert "sg-9 (database)" in run.findings[0].message
+
+
+@pytest.mark.parametrize(("looks", "verdict"), [(2, Verdict.OK), (1000, Verdict.FAIL)])
+def test_the_last_search_is_repeated_as_lists_lag(looks: int, verdict: Verdict) -> None:
+    aws, seen = StandInAws(), list[int]()
+
+    def look(*_: object) -> Belongings:
+        seen.append(1)
+        is_listed = len(seen) <= looks
+        disk = Object(Kind.VOLUME, "vol-1", tags={"kubernetes.io/cluster/lab": "owned"})
+        return Belongings([disk] if is_listed else [])
+
+    run = replace(remover(aws, lab()), look=look)
+    assert [one.verdict for one in destroy.destroy(run, Belongings())] == [verdict]
+    assert len(seen) < 20

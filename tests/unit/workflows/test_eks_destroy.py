@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.aws import Aws, Request
+from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
 from gpuctl.eks.removal import claims, obstacles, remaining, rows
 from gpuctl.workflows import eks_destroy
+from tests.rig.aws_refusals import refused
 
 CSI = {"ebs.csi.aws.com/cluster": "true", "kubernetes.io/created-for/pvc/name": "data"}
 OURS = {CLUSTER: "lab", REGION: "us-east-1"}
@@ -42,6 +45,8 @@ class StandInAws(Aws):
     def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
         if request.service == "elb":
             return []
+        if not request.items:  # one object, such as a role or the cluster
+            raise refused("NotFound")
         found = [
             one
             for one in self.lists.get(request.operation, ())
@@ -56,6 +61,9 @@ def _passes(one: dict[str, Any], wanted: dict[str, Any]) -> bool:
     name = wanted["Name"]
     values = {
         "tag-key": list(tags),
+        "ip-permission.group-id": [
+            pair["GroupId"] for rule in one.get("IpPermissions", ()) for pair in rule["UserIdGroupPairs"]
+        ],
         "vpc-id": [one.get("VpcId")],
         "availability-zone": [one.get("AvailabilityZone")],
         "attachment.instance-id": [attached["InstanceId"] for attached in one.get("Attachments", ())],
@@ -112,3 +120,25 @@ def test_a_load_balancer_with_deletion_protection_stops_a_removal() -> None:
     aws.lists["DescribeLoadBalancerAttributes"] = [{"Key": "deletion_protection.enabled", "Value": "true"}]
     around = eks_destroy.around(aws, STATE)
     assert [(one.check, one.subject) for one in obstacles(STATE, around, "")] == [("protection", "lb")]
+
+
+def test_a_cluster_of_which_only_a_kept_volume_is_left_is_still_known() -> None:
+    kept = volume("vol-1", {**CSI, "kubernetes.io/cluster/lab": "owned"}, state="available")
+    assert eks_destroy.known(StandInAws([kept], []), "lab").objects == []
+    for nothing in ([], [volume("vol-2", CSI, state="available")]):
+        with pytest.raises(InvalidInput, match="nothing of it"):
+            eks_destroy.known(StandInAws(nothing, []), "lab")
+
+
+def test_rules_of_others_that_name_our_groups_are_named_before_anything_goes() -> None:
+    def group(name: str, tags: dict[str, str], *names: str) -> dict[str, Any]:
+        rules = [{"UserIdGroupPairs": [{"GroupId": one} for one in names]}]
+        return tagged(tags, GroupId=name, GroupName=name, VpcId="vpc-1", IpPermissions=rules)
+
+    aws = StandInAws([], [])
+    made = {"aws:eks:cluster-name": "lab"}
+    aws.lists["DescribeSecurityGroups"] = [group("sg-1", made), group("sg-2", made, "sg-1"), group("sg-9", {}, "sg-1")]
+    around = eks_destroy.around(aws, STATE)
+    assert around.named_by == {"sg-1": ["sg-9 (sg-9)"]}
+    found = eks_destroy.preview(STATE, around, Choice())[1]
+    assert any(one.subject == "sg-1" and "sg-9" in one.message for one in found)
