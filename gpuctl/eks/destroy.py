@@ -46,7 +46,7 @@ DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.GATEWAY: ("DeleteInternetGateway", "InternetGatewayId"),
     Kind.VPC: ("DeleteVpc", "VpcId"),
 }
-HELD_BY_INTERFACES = (Kind.SECURITY_GROUP, Kind.SUBNET)
+WITH_INTERFACES = (Kind.SECURITY_GROUP, Kind.SUBNET)
 IN_VPC = (Kind.SECURITY_GROUP, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC)
 Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by default)
 
@@ -72,7 +72,7 @@ class Remover:
     named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)  # as in `Belongings`
     search_s: float = 60.0  # lists of AWS name for some time what is gone
     wait_s: float = FREED.limit_s  # left for objects that something holds
-    unassigned: frozenset[str] = frozenset()  # volumes of which nobody knows whether they are of the cluster
+    unassigned: frozenset[str] = frozenset()  # volumes that no tag or node assigns to a cluster
 
     def act(self, doing: str, service: str, operation: str, parameters: Mapping[str, Any]) -> bool:
         """Send a deletion; False if it was deleted already."""
@@ -110,7 +110,7 @@ class Remover:
                 last.append(error)
                 if item.name in self.named_by:
                     return False, ""  # a rule does not go by itself
-                swept = item.kind in HELD_BY_INTERFACES and self.sweep()
+                swept = item.kind in WITH_INTERFACES and self.sweep()
                 if self.foreign and item.kind in IN_VPC and not swept:
                     return False, ""
                 return None, f"in use ({item})"
@@ -182,7 +182,7 @@ class Remover:
     # ---- steps ----
 
     def mark(self, volumes: Sequence[Object]) -> None:
-        """Tag volumes that only their node tells to be the cluster's: when it is gone, nothing else does."""
+        """Tag volumes that only their node assigns to the cluster: when it is gone, nothing else does."""
         marks = {CLUSTER: self.state.cluster, REGION: self.state.region}
         for start in range(0, len(volumes), MARKED_AT_ONCE):
             names = [one.name for one in volumes[start : start + MARKED_AT_ONCE]]

@@ -54,8 +54,8 @@ def _of_eks(item: Object) -> bool:
 @dataclass(frozen=True)
 class Belongings:
     """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
-    interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes of which nobody knows
-    whether they are of this cluster. `named_by`: id of a security group that goes -> others whose rules name it."""
+    interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes that no tag or
+    node assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name it."""
 
     objects: Sequence[Object] = ()
     owners: dict[str, str] = field(default_factory=dict)

@@ -120,7 +120,7 @@ def _named_by(aws: Aws, state: State, objects: Mapping[tuple[Kind, str], Object]
 
 
 def _add_volumes(aws: Aws, state: State, objects: dict[tuple[Kind, str], Object], nodes: Collection[str]) -> set[str]:
-    """Add volumes without a tag of the cluster; the ids of those of which nobody knows whether they are of it."""
+    """Add volumes without a tag of the cluster; the ids of those that no tag or node assigns to it."""
     instances = [one for one in objects.values() if one.kind is Kind.INSTANCE]
     added = {
         (one.kind, one.name): one
@@ -158,7 +158,7 @@ def _volumes(filters: Sequence[Mapping[str, Any]]) -> Request:
 
 
 def _zones(aws: Aws, state: State, instances: Sequence[Object]) -> list[str]:
-    """Zones of the cluster's subnets and nodes; empty if nothing tells them."""
+    """Zones of the cluster's subnets and nodes; empty if they are not known."""
     given = {str(name) for one in state.of(Kind.GROUP) for name in one.data.get("subnets") or ()}
     for one in state.of(Kind.CLUSTER):
         given |= set(one.data.get("resourcesVpcConfig", {}).get("subnetIds") or ())
