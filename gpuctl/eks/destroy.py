@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -12,7 +13,7 @@ from gpuctl.domain.findings import Finding, Verdict, fail
 from gpuctl.edges.aws import Aws, NoAnswer, Request, code_of
 from gpuctl.eks import health, removal
 from gpuctl.eks import state as states
-from gpuctl.eks.objects import ROLE_PATH, Kind, Object, State
+from gpuctl.eks.objects import CLUSTER, REGION, ROLE_PATH, Kind, Object, State, tag_list
 from gpuctl.eks.removal import Belongings, Row
 from gpuctl.eks.wait import (
     BALANCERS_DOWN,
@@ -27,10 +28,13 @@ from gpuctl.eks.wait import (
 )
 
 ATTEMPTS = 4
+CHANGING = ("CREATING", "UPDATING", "PENDING")
+SEARCHED = Wait("AWS's lists to leave out what is gone", "10 s", 60)
+SETTLED = Wait("EKS to take the deletion", "up to 15 min while it is made or changed", 45 * 60)
+MARKED_AT_ONCE = 500  # objects of one request, by AWS: 1,000
 BUSY = ("DependencyViolation", "InUse")  # parts of codes: something holds the object
 # Kind -> operation of EC2 that deletes it, and its parameter.
 DELETE: Mapping[Kind, tuple[str, str]] = {
-    Kind.INTERFACE: ("DeleteNetworkInterface", "NetworkInterfaceId"),
     Kind.VOLUME: ("DeleteVolume", "VolumeId"),
     Kind.TEMPLATE: ("DeleteLaunchTemplate", "LaunchTemplateId"),
     Kind.PLACEMENT: ("DeletePlacementGroup", "GroupName"),
@@ -42,6 +46,7 @@ DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.GATEWAY: ("DeleteInternetGateway", "InternetGatewayId"),
     Kind.VPC: ("DeleteVpc", "VpcId"),
 }
+WITH_INTERFACES = (Kind.SECURITY_GROUP, Kind.SUBNET)
 IN_VPC = (Kind.SECURITY_GROUP, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC)
 Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by default)
 
@@ -64,6 +69,10 @@ class Remover:
     waiter: Waiter
     foreign: bool = False  # somebody else's objects are in the VPC: waiting for it is of no use
     findings: list[Finding] = field(default_factory=list)
+    named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)  # as in `Belongings`
+    search_s: float = 60.0  # lists of AWS name for some time what is gone
+    wait_s: float = FREED.limit_s  # left for objects that something holds
+    unassigned: frozenset[str] = frozenset()  # volumes that no tag or node assigns to a cluster
 
     def act(self, doing: str, service: str, operation: str, parameters: Mapping[str, Any]) -> bool:
         """Send a deletion; False if it was deleted already."""
@@ -84,29 +93,64 @@ class Remover:
     def delete(self, item: Object) -> None:
         """Delete an object of EC2; while something holds it, wait. What holds it at the end is a finding."""
         operation, parameter = DELETE[item.kind]
+        if self.when_free(item, "delete", operation, {parameter: item.name}):
+            self.waiter.progress(f"deleted {item}")
+
+    def when_free(self, item: Object, doing: str, operation: str, parameters: Mapping[str, str]) -> bool:
+        """Delete or detach an object of EC2 as soon as nothing holds it; False, and a finding, if it is still held."""
 
         def poll() -> tuple[bool | None, str]:
             try:
-                self.act(f"delete the {item}", "ec2", operation, {parameter: item.name})
+                self.act(f"{doing} the {item}", "ec2", operation, parameters)
             except GpuctlError as error:
-                if not any(code in code_of(error) for code in BUSY):
+                if code_of(error) == "Gateway.NotAttached":
+                    return True, ""
+                if not _is_busy(error):
                     raise
                 last.append(error)
-                if self.foreign and item.kind in IN_VPC:
+                if item.name in self.named_by:
+                    return False, ""  # a rule does not go by itself
+                swept = item.kind in WITH_INTERFACES and self.sweep()
+                if self.foreign and item.kind in IN_VPC and not swept:
                     return False, ""
                 return None, f"in use ({item})"
             return True, ""
 
         last: list[GpuctlError] = []
-        try:
-            if self.waiter.until(FREED, poll):
-                self.waiter.progress(f"deleted {item}")
-                return
-        except TimeUp:
-            pass
-        holders = named(self.holders(item)) or "AWS does not name what holds it"
-        message = f"{item} cannot be deleted: {last[-1].wrong}; {holders}"
+        if self.freed(poll):
+            return True
+        holders = named([*self.named_by.get(item.name, ()), *self.holders(item)]) or "AWS does not name what holds it"
+        message = f"cannot {doing} {item}: {last[-1].wrong}; {holders}"
         self.findings.append(fail("in-use", item.name, message, "remove what holds it, and run this again"))
+        return False
+
+    def sweep(self) -> bool:
+        """Delete interfaces that the VPC CNI left behind, without waiting; True if one went."""
+        went = False
+        around = self.look(self.aws, self.state, [Kind.INTERFACE])
+        for one in around.of(Kind.INTERFACE):
+            if one.name in around.leaked:
+                try:
+                    self.act(f"delete the {one}", "ec2", "DeleteNetworkInterface", {"NetworkInterfaceId": one.name})
+                    self.waiter.progress(f"deleted {one}")
+                    went = True
+                except GpuctlError as error:
+                    if not _is_busy(error):
+                        raise
+        return went
+
+    def freed(self, poll: Callable[[], tuple[bool | None, str]]) -> bool:
+        """Wait until an object is let go; all objects of a run share one limit, as one cause often holds many."""
+        value, text = poll()
+        if value is not None:
+            return value
+        first, start = [(value, text)], self.waiter.clock()
+        try:
+            return self.waiter.until(replace(FREED, limit_s=self.wait_s), lambda: first.pop() if first else poll())
+        except TimeUp:
+            return False
+        finally:
+            self.wait_s = max(0.0, self.wait_s - (self.waiter.clock() - start))
 
     def holders(self, item: Object) -> list[str]:
         """Interfaces that hold an object, with their owners."""
@@ -118,11 +162,11 @@ class Remover:
         rows = self.aws.read(Request("list network interfaces", *listing), lambda answer: answer)
         return [f"{one['NetworkInterfaceId']} ({one.get('Description') or 'no description'})" for one in rows]
 
-    def gone(self, wait: Wait, kind: Kind) -> None:
-        """Wait until objects inside the cluster are gone; a failed deletion ends it with its cause."""
+    def gone(self, wait: Wait, kind: Kind, name: str = "") -> None:
+        """Wait until objects inside the cluster are gone; a failed deletion ends it with its cause. `name`: of one."""
 
         def poll() -> tuple[bool | None, str]:
-            left = states.in_cluster(self.aws, self.state, [kind])
+            left = [one for one in states.in_cluster(self.aws, self.state, [kind]) if name in ("", one.name)]
             for one in left:
                 found = health.issues(one.data)
                 for issue in found:
@@ -137,50 +181,72 @@ class Remover:
 
     # ---- steps ----
 
+    def mark(self, volumes: Sequence[Object]) -> None:
+        """Tag volumes that only their node assigns to the cluster: when it is gone, nothing else does."""
+        marks = {CLUSTER: self.state.cluster, REGION: self.state.region}
+        for start in range(0, len(volumes), MARKED_AT_ONCE):
+            names = [one.name for one in volumes[start : start + MARKED_AT_ONCE]]
+            parameters = {"Resources": names, "Tags": tag_list(marks)}
+            self.act("tag the volumes of the cluster's claims", "ec2", "CreateTags", parameters)
+
     def workers(self) -> None:
         """Node groups together, then Fargate profiles one by one, as EKS deletes one at a time."""
-        of_cluster = {"clusterName": self.state.cluster}
         groups = self.state.of(Kind.GROUP)
-        for one in groups:
-            if one.state != "DELETING":
-                parameters = {**of_cluster, "nodegroupName": one.name}
-                self.act(f"delete the node group {one.name}", "eks", "DeleteNodegroup", parameters)
+        for one in sorted(groups, key=lambda group: group.state in CHANGING):  # those that can go do not wait
+            self.begin(one, "DeleteNodegroup", self.inside(one, "nodegroupName"))
         if groups:
             self.gone(GROUPS_DOWN, Kind.GROUP)
             self.waiter.progress(f"deleted {named(map(str, groups))}")
         for one in self.state.of(Kind.FARGATE):
-            parameters = {**of_cluster, "fargateProfileName": one.name}
-            if one.state != "DELETING":
-                self.act(f"delete the Fargate profile {one.name}", "eks", "DeleteFargateProfile", parameters)
-            self.one_gone(one)
+            self.begin(one, "DeleteFargateProfile", self.inside(one, "fargateProfileName"))
+            self.gone(FARGATE_DOWN, Kind.FARGATE, one.name)
 
-    def one_gone(self, profile: Object) -> None:
+    def inside(self, item: Object, parameter: str) -> dict[str, str]:
+        return {"clusterName": self.state.cluster, parameter: item.name}
+
+    def begin(self, item: Object, operation: str, parameters: Mapping[str, str]) -> None:
+        """Have EKS begin a deletion. It refuses while the object is made or changed: then wait, and ask again."""
+
         def poll() -> tuple[bool | None, str]:
-            left = [one for one in states.in_cluster(self.aws, self.state, [Kind.FARGATE]) if one.name == profile.name]
-            return (None, left[0].state) if left else (True, "")
+            try:
+                self.act(f"delete the {item}", "eks", operation, parameters)
+            except GpuctlError as error:
+                code = code_of(error)
+                if code not in ("ResourceInUseException", "InvalidRequestException"):
+                    raise
+                now = self.now(item)
+                if now in ("", "DELETING"):
+                    return True, ""
+                if code == "InvalidRequestException" and now not in CHANGING:
+                    raise
+                if item.kind is Kind.CLUSTER and states.in_cluster(self.aws, self.state, [Kind.GROUP, Kind.FARGATE]):
+                    raise  # somebody has made one meanwhile
+                return None, f"{item.name} {now}: {error.wrong}"
+            return True, ""
 
-        self.waiter.until(FARGATE_DOWN, poll)
+        if item.state != "DELETING":
+            self.waiter.until(SETTLED, poll)
+
+    def now(self, item: Object) -> str:
+        """State of the cluster, or of an object inside it; "" if it is gone."""
+        if item.kind is not Kind.CLUSTER:
+            found = states.in_cluster(self.aws, self.state, [item.kind])
+            return next((one.state for one in found if one.name == item.name), "")
+        request = Request(f"read the cluster {item.name}", "eks", "DescribeCluster", "", {"name": item.name})
+        rows = states.described(self.aws, {"cluster": request})["cluster"]
+        return str(rows[0]["cluster"]["status"]) if rows else ""
 
     def control_plane(self) -> None:
         """The cluster, with its addons and access entries."""
         for one in self.state.of(Kind.CLUSTER):
-            if one.state != "DELETING":
-                self.act(f"delete the cluster {one.name}", "eks", "DeleteCluster", {"name": one.name})
-            request = Request(f"read the cluster {one.name}", "eks", "DescribeCluster", "", {"name": one.name})
+            self.begin(one, "DeleteCluster", {"name": one.name})
 
-            def poll(request: Request = request) -> tuple[bool | None, str]:
-                rows = states.described(self.aws, {"cluster": request})["cluster"]
-                return (None, str(rows[0]["cluster"]["status"])) if rows else (True, "")
+            def poll(one: Object = one) -> tuple[bool | None, str]:
+                now = self.now(one)
+                return (None, now) if now else (True, "")
 
             self.waiter.until(CLUSTER_DOWN, poll)
             self.waiter.progress(f"deleted {one}")
-
-    def interfaces(self) -> None:
-        """Interfaces that the VPC CNI left behind; they appear as nodes end."""
-        around = self.look(self.aws, self.state, [Kind.INTERFACE])
-        for one in around.of(Kind.INTERFACE):
-            if one.name in around.leaked:
-                self.delete(one)
 
     def balancers(self, rows: Iterable[Row]) -> None:
         """Load balancers of Services and Ingresses: after the control plane, which would make them again."""
@@ -188,11 +254,16 @@ class Remover:
         for row in rows:
             one = row.item
             arn = one.data.get("LoadBalancerArn")
-            if arn:
-                self.act(f"delete the {one}", "elbv2", "DeleteLoadBalancer", {"LoadBalancerArn": arn})
-            else:
-                self.act(f"delete the {one}", "elb", "DeleteLoadBalancer", {"LoadBalancerName": one.name})
-            names.append(one.name)
+            service, parameters = (
+                ("elbv2", {"LoadBalancerArn": arn}) if arn else ("elb", {"LoadBalancerName": one.name})
+            )
+            try:
+                self.act(f"delete the {one}", service, "DeleteLoadBalancer", parameters)
+                names.append(one.name)
+            except GpuctlError as error:
+                if "OperationNotPermitted" not in code_of(error):
+                    raise
+                self.findings.append(removal.protected(one))
         if not names:
             return
 
@@ -210,7 +281,7 @@ class Remover:
         """NAT gateways, until they have let go of their address."""
         gateways = self.state.of(Kind.NAT)
         for one in gateways:
-            if one.state != "deleting":
+            if one.state not in ("deleting", "failed"):  # AWS removes a failed one by itself
                 parameters = {"NatGatewayId": one.name}
                 self.act(f"delete the {one}", "ec2", "DeleteNatGateway", parameters)
 
@@ -223,7 +294,7 @@ class Remover:
                 for one in gateways
             }
             rows = [row for found in states.described(self.aws, requests).values() for row in found]
-            left = [row for row in rows if row["State"] != "deleted"]
+            left = [row for row in rows if row["State"] not in ("deleted", "failed")]
             return (None, left[0]["State"]) if left else (True, "")
 
         if gateways:
@@ -259,16 +330,20 @@ class Remover:
     def network(self, rows: Iterable[Row]) -> None:
         """The VPC and its parts, in the order of the rows."""
         for row in rows:
-            for attached in row.item.data.get("Attachments") or () if row.item.kind is Kind.GATEWAY else ():
-                self.detach(row.item, {"InternetGatewayId": row.item.name, "VpcId": attached["VpcId"]})
-            self.delete(row.item)
+            attachments = (row.item.data.get("Attachments") or ()) if row.item.kind is Kind.GATEWAY else ()
+            if all(self.detach(row.item, attached["VpcId"]) for attached in attachments):
+                self.delete(row.item)
 
-    def detach(self, gateway: Object, parameters: Mapping[str, str]) -> None:
-        try:
-            self.act(f"detach the {gateway}", "ec2", "DetachInternetGateway", parameters)
-        except GpuctlError as error:
-            if code_of(error) != "Gateway.NotAttached":
-                raise
+    def detach(self, gateway: Object, vpc: str) -> bool:
+        """False, and a finding, if public addresses in the VPC still hold it."""
+        parameters = {"InternetGatewayId": gateway.name, "VpcId": vpc}
+        return self.when_free(gateway, "detach", "DetachInternetGateway", parameters)
+
+
+def _is_busy(error: GpuctlError) -> bool:
+    """True if AWS refuses a deletion as something holds the object."""
+    code = code_of(error)
+    return any(part in code for part in BUSY) or (code == "InvalidParameterValue" and "currently in use" in str(error))
 
 
 def _is_balancers(owner: str, names: Iterable[str]) -> bool:
@@ -278,19 +353,21 @@ def _is_balancers(owner: str, names: Iterable[str]) -> bool:
 def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     """Remove everything that `removal.rows` names, and search for what remains."""
     state, choice = remover.state, remover.choice
+    remover.unassigned, remover.named_by = around.unassigned, around.named_by
     remover.foreign = bool(removal.foreigners(state, around))
     rows = [row for row in removal.rows(state, around, choice.volumes) if row.goes]
 
     def of(*kinds: Kind) -> list[Row]:
         return [row for row in rows if row.item.kind in kinds]
 
+    remover.mark([one for one in removal.claims(around) if not one.ours and not removal.is_tagged(one, state.cluster)])
     remover.workers()
-    remover.interfaces()
+    remover.sweep()
     remover.control_plane()
     remover.balancers(of(Kind.LOAD_BALANCER))
     for row in of(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT):
         remover.delete(row.item)
-    remover.interfaces()  # of nodes that ended last
+    remover.sweep()  # of nodes that ended last
     remover.security_groups(of(Kind.SECURITY_GROUP))
     remover.nat()
     remover.network(of(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC))
@@ -302,9 +379,22 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
 
 def _last(remover: Remover) -> list[Finding]:
     """Search again; the first role goes only when nothing else is left, as it is the mark that something may be."""
-    left = states.read(remover.aws, remover.state.cluster)
-    around = remover.look(remover.aws, left)
-    findings = removal.remaining(left, around, remover.choice.volumes)
+    known = {one.subject for one in remover.findings}
+    left, findings = State(remover.state.cluster, remover.state.region), list[Finding]()
+
+    def poll() -> tuple[bool | None, str]:
+        nonlocal left, findings
+        left = states.read(remover.aws, remover.state.cluster)
+        around = remover.look(remover.aws, left)
+        if around.leaked:
+            remover.sweep()
+        around = replace(around, unassigned=around.unassigned | remover.unassigned)
+        findings = removal.remaining(left, around, remover.choice.volumes)
+        listed = [one.subject for one in findings if one.verdict is Verdict.FAIL and one.subject not in known]
+        return (None if listed else True), named(listed)
+
+    with suppress(TimeUp):
+        remover.waiter.until(replace(SEARCHED, limit_s=remover.search_s), poll)
     first = left.first_role
     if first is not None and first.ours and all(one.verdict is not Verdict.FAIL for one in findings):
         remover.role(first)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, ok, warn
+from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.eks.objects import COSTLY, Kind, Object, State, costly
 
 NODE_TAG, CNI_TAG, EKS_TAG = "kubernetes.io/cluster/{}", "cluster.k8s.amazonaws.com/name", "aws:eks:cluster-name"
 BALANCER_TAG = "elbv2.k8s.aws/cluster"
+CSI_TAG, CLAIM_TAG = "ebs.csi.aws.com/cluster", "kubernetes.io/created-for/pvc/name"  # neither names the cluster
+GROUP_TAG, GROUP_CLUSTER_TAG = "eks:nodegroup-name", "eks:cluster-name"
 # Kinds that go, in the order in which AWS lets them go.
 ORDER = (
     *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.INTERFACE),
@@ -52,11 +54,14 @@ def _of_eks(item: Object) -> bool:
 @dataclass(frozen=True)
 class Belongings:
     """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
-    interfaces that the VPC CNI left behind, with every sign of it."""
+    interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes that no tag or
+    node assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name it."""
 
     objects: Sequence[Object] = ()
     owners: dict[str, str] = field(default_factory=dict)
     leaked: frozenset[str] = frozenset()
+    unassigned: frozenset[str] = frozenset()
+    named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> list[Object]:
         return [one for one in self.objects if one.kind is kind]
@@ -66,6 +71,32 @@ def belongs(item: Object, cluster: str) -> bool:
     """True if a controller of the cluster made the object, by its tags."""
     owner = item.tags.get(NODE_TAG.format(cluster))
     return cluster in (item.tags.get(BALANCER_TAG), item.tags.get(EKS_TAG)) or owner == "owned"
+
+
+def is_claims(item: Object) -> bool:
+    """True for a volume that Kubernetes made for a claim; one that only has our tag is the disk of a node."""
+    return not item.ours or CSI_TAG in item.tags or CLAIM_TAG in item.tags
+
+
+def is_tagged(item: Object, cluster: str) -> bool:
+    """True if a tag of Kubernetes names the cluster."""
+    return NODE_TAG.format(cluster) in item.tags
+
+
+def claims(around: Belongings) -> list[Object]:
+    """Volumes of the cluster's claims, by a tag of the cluster or by the node to which they are attached."""
+    return [one for one in around.of(Kind.VOLUME) if one.name not in around.unassigned and is_claims(one)]
+
+
+def unmanaged(state: State, around: Belongings) -> list[Object]:
+    """Instances of the cluster, or in our VPC, that no node group of the cluster takes along."""
+    groups = {one.name for one in state.of(Kind.GROUP)}
+
+    def is_managed(tags: Mapping[str, str]) -> bool:
+        group, cluster = tags.get(GROUP_TAG), tags.get(GROUP_CLUSTER_TAG)
+        return group is not None and (cluster == state.cluster or (cluster is None and group in groups))
+
+    return [one for one in around.of(Kind.INSTANCE) if not is_managed(one.tags)]
 
 
 def rows(state: State, around: Belongings, volumes: str) -> list[Row]:
@@ -92,10 +123,18 @@ def _of_ours(item: Object, state: State) -> Row:
     return _stays(item, f"it has no tag of {state.cluster} in {state.region}")
 
 
+def _volume(item: Object, cluster: str, around: Belongings, volumes: str) -> Row:
+    if item.name in around.unassigned:
+        return _stays(item, f"UNKNOWN whether it is of {cluster}")
+    if not is_claims(item):
+        return _goes(item)
+    why = "" if volumes == "delete" else "--volumes keep" if volumes == "keep" else "no --volumes"
+    return Row(item, volumes == "delete", why or "made by Kubernetes for a claim")
+
+
 def _around(item: Object, cluster: str, around: Belongings, volumes: str, own_vpc: bool) -> Row:
     if item.kind is Kind.VOLUME:
-        why = "" if volumes == "delete" else "--volumes keep" if volumes == "keep" else "no --volumes"
-        return Row(item, volumes == "delete", why or "made by Kubernetes for a claim")
+        return _volume(item, cluster, around, volumes)
     if item.kind is Kind.INTERFACE:
         if item.name in around.leaked:
             return _goes(item, "left behind by the VPC CNI")
@@ -114,12 +153,31 @@ def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
         if one.data.get("deletionProtection"):
             hint = "switch it off yourself: `aws eks update-cluster-config --name NAME --no-deletion-protection`"
             found.append(fail("protection", one.name, "deletion protection is on", hint))
-    disks = around.of(Kind.VOLUME)
+    balancers = [one for one in around.of(Kind.LOAD_BALANCER) if belongs(one, state.cluster)]
+    found += [protected(one) for one in balancers if one.data.get("Protected")]
+    for one in unmanaged(state, around):
+        message = f"no node group of the cluster takes {one} ({_described(one)}) along: it would run on, and cost"
+        found.append(
+            fail("instance", one.name, message, "terminate it: delete its Karpenter node pool or its own group")
+        )
+    disks = claims(around)
     if disks and not volumes:
         size = sum(int(one.data.get("Size") or 0) for one in disks)
         message = f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(map(_id, disks))}"
         found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
     return found
+
+
+def protected(balancer: Object) -> Finding:
+    """AWS refuses to delete a load balancer with deletion protection."""
+    hint = "switch it off: `aws elbv2 modify-load-balancer-attributes`, key deletion_protection.enabled"
+    return fail("protection", balancer.name, f"{balancer}: deletion protection is on", hint)
+
+
+def _described(instance: Object) -> str:
+    group = instance.tags.get("karpenter.sh/nodepool") or instance.tags.get("aws:autoscaling:groupName")
+    parts = [str(instance.data.get("InstanceType") or ""), instance.tags.get("Name", ""), group or ""]
+    return ", ".join(filter(None, parts)) or "without a name"
 
 
 def foreigners(state: State, around: Belongings) -> list[Finding]:
@@ -154,13 +212,23 @@ def _id(item: Object) -> str:
     return item.name
 
 
+def is_of(item: Object, around: Belongings, cluster: str) -> bool:
+    """True for an object around a cluster that is the cluster's."""
+    if item.kind is Kind.VOLUME:
+        return item.name not in around.unassigned
+    return belongs(item, cluster) or item.kind is Kind.INSTANCE or item.name in around.leaked
+
+
 def remaining(state: State, around: Belongings, volumes: str) -> list[Finding]:
     """Findings on what a search by tag and owner still finds: a failure for what costs money."""
     left = [one for one in state.objects if one.ours or one.kind is Kind.CLUSTER]
-    left += [one for one in around.objects if belongs(one, state.cluster) or one.kind in (Kind.VOLUME, Kind.INSTANCE)]
-    left += [one for one in around.of(Kind.INTERFACE) if one.name in around.leaked]
+    left += [one for one in around.objects if is_of(one, around, state.cluster)]
     left = list({(one.kind, one.name): one for one in left}.values())
     findings = list(_remaining(left, volumes))
+    for one in sorted(around.unassigned):
+        message = f"volume {one} costs money, and neither a tag nor an instance says whether it is of {state.cluster}"
+        hint = f"look whose it is: `aws ec2 describe-volumes --volume-ids {one}`"
+        findings.append(unknown("volumes", one, message, hint))
     return findings or [ok("remains", state.cluster, "a search by tag and owner finds nothing")]
 
 
@@ -169,7 +237,9 @@ def _remaining(left: Sequence[Object], volumes: str) -> Iterator[Finding]:
     for one in left:
         if one.kind is Kind.ROLE and one.part == "cluster":
             continue  # it is the last to go
-        if one.kind is Kind.VOLUME and volumes == "keep":
+        if one.kind is Kind.NAT and one.state == "failed":
+            continue  # it costs nothing, and AWS removes it by itself
+        if one.kind is Kind.VOLUME and is_claims(one) and volumes == "keep":
             yield warn("remains", one.name, f"{one} was to be kept, and costs money", f"remove it: {_command(one)}")
         elif id(one) in expensive:
             yield fail("remains", one.name, f"{one} is left, and costs money", "remove the cause, and run this again")
@@ -186,6 +256,15 @@ def sum_of(fates: Sequence[Row]) -> tuple[int, int, int]:
     goes = [one for one in fates if one.goes]
     stays = [one for one in fates if not one.goes]
     return len(goes), len(stays), sum(one.item.kind in COSTLY for one in stays)
+
+
+def references(around: Belongings) -> list[Finding]:
+    """Warnings on rules in security groups of others that name a group that is to go, and keep it from going."""
+    hint = "have their owner revoke the rule: `aws ec2 revoke-security-group-ingress` or `-egress`"
+    return [
+        warn("foreign", name, f"security group {name} is named by rules of {named(others)}, and stays with them", hint)
+        for name, others in sorted(around.named_by.items())
+    ]
 
 
 def permissions(answer: Any) -> list[dict[str, Any]]:

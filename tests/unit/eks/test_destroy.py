@@ -1,0 +1,212 @@
+"""A removal against a stand-in of AWS that answers as AWS does while something is busy, held or protected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.aws import Aws, Request
+from gpuctl.eks import destroy
+from gpuctl.eks.destroy import Choice, Remover
+from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.removal import Belongings, Row, remaining
+from gpuctl.eks.wait import Waiter
+from tests.rig.aws_refusals import refused
+
+Answer = dict[str, Any] | Exception
+
+
+@dataclass
+class StandInAws(Aws):
+    """Answers by operation: the next of a list, the last again and again. What has no answer is absent or empty."""
+
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    acts: list[str] = field(default_factory=list)
+    parameters: list[Any] = field(default_factory=list)
+    region: str = "us-east-1"
+
+    def _answer(self, operation: str) -> Any:
+        several = self.answers.get(operation) or []
+        one = several.pop(0) if len(several) > 1 else several[0] if several else None
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
+        answer = self._answer(request.operation)
+        if request.items:
+            return [convert(one) for one in (answer or {}).get(request.items) or ()]
+        if answer is None:
+            raise refused("ResourceNotFoundException", "not found")
+        return [convert(answer)]
+
+    def act(self, request: Request) -> dict[str, Any]:
+        self.acts.append(request.operation)
+        self.parameters.append(request.parameters)
+        return self._answer(request.operation) or {}
+
+
+def remover(aws: Aws, state: State, around: Belongings | None = None, limit: float = 10.0) -> Remover:
+    """With a clock that every look moves by `limit`."""
+    clock = iter(range(0, 10**9, int(limit)))
+    waiter = Waiter(lambda _: None, lambda _: None, lambda: float(next(clock)), 0.0)
+    return Remover(aws, state, lambda *_: around or Belongings(), Choice(), waiter)
+
+
+def lab(*objects: Object) -> State:
+    return State("lab", "us-east-1", list(objects))
+
+
+def test_objects_that_something_holds_share_one_limit_of_waiting() -> None:
+    aws = StandInAws({"DeleteSecurityGroup": [refused("DependencyViolation")]})
+    run = remover(aws, lab(), limit=100)
+    for number in range(20):
+        run.delete(Object(Kind.SECURITY_GROUP, f"sg-{number}"))
+    assert len(run.findings) == 20
+    assert len(aws.acts) < 60  # each with a limit of its own: about 200
+
+
+def test_volumes_of_the_nodes_are_tagged_before_the_nodes_go() -> None:
+    disk = Object(Kind.VOLUME, "vol-1", tags={"ebs.csi.aws.com/cluster": "true"})
+    aws = StandInAws()
+    state = lab(Object(Kind.GROUP, "gpu", state="ACTIVE"))
+    found = destroy.destroy(remover(aws, state), Belongings([disk], unassigned=frozenset({"vol-9"})))
+    assert aws.acts[:2] == ["CreateTags", "DeleteNodegroup"]
+    assert aws.parameters[0]["Resources"] == ["vol-1"]
+    assert [(one.subject, one.verdict) for one in found] == [("vol-9", Verdict.UNKNOWN)]
+
+
+VPC_OF_GATEWAY = {"Attachments": [{"VpcId": "vpc-1"}]}
+
+
+def test_a_gateway_that_public_addresses_hold_is_a_finding_and_the_rest_goes_on() -> None:
+    aws = StandInAws({"DetachInternetGateway": [refused("DependencyViolation", "mapped public address(es)")]})
+    gateway = Object(Kind.GATEWAY, "igw-1", ours=True, data=VPC_OF_GATEWAY)
+    run = remover(aws, lab(), limit=300)
+    run.network([Row(gateway, goes=True), Row(Object(Kind.VPC, "vpc-1", ours=True), goes=True)])
+    assert [one.subject for one in run.findings] == ["igw-1"]
+    assert aws.acts[-1] == "DeleteVpc"
+    assert "DeleteInternetGateway" not in aws.acts
+
+
+@pytest.mark.parametrize("answer", [refused("Gateway.NotAttached"), {}])
+def test_a_gateway_that_is_detached_goes(answer: Answer) -> None:
+    aws = StandInAws({"DetachInternetGateway": [refused("DependencyViolation"), answer]})
+    remover(aws, lab()).network([Row(Object(Kind.GATEWAY, "igw-1", data=VPC_OF_GATEWAY), goes=True)])
+    assert aws.acts[-1] == "DeleteInternetGateway"
+
+
+def described_cluster(status: str) -> Answer:
+    return {"cluster": {"name": "lab", "status": status}}
+
+
+def test_a_cluster_that_is_still_made_is_deleted_when_eks_takes_it() -> None:
+    aws = StandInAws(
+        {
+            "DeleteCluster": [*[refused("ResourceInUseException", "update in progress")] * 2, {}],
+            "DescribeCluster": [described_cluster("CREATING"), described_cluster("ACTIVE"), refused("NotFound")],
+        }
+    )
+    remover(aws, lab(Object(Kind.CLUSTER, "lab", state="CREATING"))).control_plane()
+    assert aws.acts.count("DeleteCluster") == 3
+
+
+def test_a_cluster_with_a_new_node_group_is_not_asked_again() -> None:
+    aws = StandInAws(
+        {
+            "DeleteCluster": [refused("ResourceInUseException", "Cluster has nodegroups attached")],
+            "DescribeCluster": [described_cluster("ACTIVE")],
+            "ListNodegroups": [{"nodegroups": ["new"]}],
+            "DescribeNodegroup": [{"nodegroup": {"nodegroupName": "new", "status": "CREATING"}}],
+        }
+    )
+    with pytest.raises(GpuctlError, match="nodegroups attached"):
+        remover(aws, lab(Object(Kind.CLUSTER, "lab", state="ACTIVE"))).control_plane()
+    assert aws.acts == ["DeleteCluster"]
+
+
+def test_groups_that_can_go_do_not_wait_for_one_that_is_still_made() -> None:
+    group = {"nodegroupName": "slow", "status": "CREATING"}
+    aws = StandInAws(
+        {
+            "DeleteNodegroup": [{}, refused("ResourceInUseException"), {}],
+            "ListNodegroups": [{"nodegroups": ["slow"]}, {}],
+            "DescribeNodegroup": [{"nodegroup": group}],
+        }
+    )
+    state = lab(Object(Kind.GROUP, "slow", state="CREATING"), Object(Kind.GROUP, "gpu", state="ACTIVE"))
+    remover(aws, state).workers()
+    assert [one["nodegroupName"] for one in aws.parameters] == ["gpu", "slow", "slow"]
+
+
+def test_a_fargate_profile_that_cannot_be_deleted_ends_with_its_cause() -> None:
+    issue = {"code": "PodExecutionRoleAlreadyInUse", "message": "the role is used"}
+    profile = {"fargateProfileName": "web", "status": "DELETE_FAILED", "health": {"issues": [issue]}}
+    aws = StandInAws(
+        {
+            "ListFargateProfiles": [{"fargateProfileNames": ["web"]}],
+            "DescribeFargateProfile": [{"fargateProfile": profile}],
+        }
+    )
+    with pytest.raises(GpuctlError, match="the role is used"):
+        remover(aws, lab(Object(Kind.FARGATE, "web", state="ACTIVE"))).workers()
+
+
+def test_a_protected_load_balancer_is_a_finding_and_the_next_one_goes() -> None:
+    aws = StandInAws({"DeleteLoadBalancer": [refused("OperationNotPermitted", "deletion protection"), {}]})
+    run = remover(aws, lab())
+    balancers = [Object(Kind.LOAD_BALANCER, name, data={"LoadBalancerArn": f"arn:{name}"}) for name in ("a", "b")]
+    run.balancers([Row(one, goes=True) for one in balancers])
+    assert [(one.check, one.subject) for one in run.findings] == [("protection", "a")]
+    assert len(aws.acts) == 2
+
+
+def test_interfaces_that_appear_late_are_deleted_while_a_group_is_held() -> None:
+    in_use = refused("InvalidParameterValue", "Network interface eni-1 is currently in use")
+    aws = StandInAws(
+        {
+            "DeleteSecurityGroup": [*[refused("DependencyViolation")] * 2, {}],
+            "DeleteNetworkInterface": [in_use, {}],
+        }
+    )
+    around = Belongings([Object(Kind.INTERFACE, "eni-1")], leaked=frozenset({"eni-1"}))
+    run = remover(aws, lab(), around)
+    run.delete(Object(Kind.SECURITY_GROUP, "sg-1"))
+    assert run.findings == []
+    assert aws.acts.count("DeleteNetworkInterface") == 2
+
+
+def test_a_nat_gateway_that_failed_counts_as_deleted() -> None:
+    aws = StandInAws({"DescribeNatGateways": [{"NatGateways": [{"NatGatewayId": "nat-1", "State": "failed"}]}]})
+    failed = Object(Kind.NAT, "nat-1", state="failed", ours=True)
+    remover(aws, lab(failed)).nat()
+    assert [one.verdict for one in remaining(lab(failed), Belongings(), "")] == [Verdict.OK]
+
+
+def test_a_group_that_rules_of_others_name_is_not_waited_for() -> None:
+    aws = StandInAws({"DeleteSecurityGroup": [refused("DependencyViolation")]})
+    run = remover(aws, lab())
+    run.named_by = {"sg-1": ["sg-9 (database)"]}
+    run.delete(Object(Kind.SECURITY_GROUP, "sg-1"))
+    assert len(aws.acts) == 1
+    assert "sg-9 (database)" in run.findings[0].message
+
+
+@pytest.mark.parametrize(("looks", "verdict"), [(2, Verdict.OK), (1000, Verdict.FAIL)])
+def test_the_last_search_is_repeated_as_lists_lag(looks: int, verdict: Verdict) -> None:
+    aws, seen = StandInAws(), list[int]()
+
+    def look(*_: object) -> Belongings:
+        seen.append(1)
+        is_listed = len(seen) <= looks
+        disk = Object(Kind.VOLUME, "vol-1", tags={"kubernetes.io/cluster/lab": "owned"})
+        return Belongings([disk] if is_listed else [])
+
+    run = replace(remover(aws, lab()), look=look)
+    assert [one.verdict for one in destroy.destroy(run, Belongings())] == [verdict]
+    assert len(seen) < 20

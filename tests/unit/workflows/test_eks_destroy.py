@@ -1,0 +1,144 @@
+"""Objects around a cluster: to whom volumes and instances belong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.edges.aws import Aws, Request
+from gpuctl.eks.destroy import Choice
+from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
+from gpuctl.eks.removal import claims, obstacles, remaining, rows
+from gpuctl.workflows import eks_destroy
+from tests.rig.aws_refusals import refused
+
+CSI = {"ebs.csi.aws.com/cluster": "true", "kubernetes.io/created-for/pvc/name": "data"}
+OURS = {CLUSTER: "lab", REGION: "us-east-1"}
+GROUP = {"eks:nodegroup-name": "gpu", "eks:cluster-name": "lab", "kubernetes.io/cluster/lab": "owned"}
+VPC = Object(Kind.VPC, "vpc-1", "vpc", ours=True)
+STATE = State("lab", "us-east-1", [VPC, Object(Kind.SUBNET, "subnet-1", data={"AvailabilityZone": "us-east-1a"})])
+
+
+def tagged(tags: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()], **more}
+
+
+def volume(name: str, tags: dict[str, str], on: str = "", root: bool = False, state: str = "in-use") -> dict[str, Any]:
+    attached = [{"InstanceId": on, "DeleteOnTermination": root}] if on else []
+    return tagged(tags, VolumeId=name, Attachments=attached, State=state, Size=8, AvailabilityZone="us-east-1a")
+
+
+def instance(name: str, tags: dict[str, str], vpc: str = "vpc-1") -> dict[str, Any]:
+    return tagged(tags, InstanceId=name, VpcId=vpc, State={"Name": "running"}, Placement={})
+
+
+class StandInAws(Aws):
+    """Volumes and instances, filtered as EC2 does it."""
+
+    def __init__(self, volumes: list[dict[str, Any]], instances: list[dict[str, Any]]) -> None:
+        self.region = "us-east-1"
+        self.lists = {"DescribeVolumes": volumes, "DescribeInstances": instances}
+
+    def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
+        if request.service == "elb":
+            return []
+        if not request.items:  # one object, such as a role or the cluster
+            raise refused("NotFound")
+        found = [
+            one
+            for one in self.lists.get(request.operation, ())
+            if all(_passes(one, each) for each in request.parameters.get("Filters", ()))
+        ]
+        wrapped = [{"Instances": found}] if request.operation == "DescribeInstances" else found
+        return [convert(one) for one in wrapped]
+
+
+def _passes(one: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+    name = wanted["Name"]
+    values = {
+        "tag-key": list(tags),
+        "ip-permission.group-id": [
+            pair["GroupId"] for rule in one.get("IpPermissions", ()) for pair in rule["UserIdGroupPairs"]
+        ],
+        "vpc-id": [one.get("VpcId")],
+        "availability-zone": [one.get("AvailabilityZone")],
+        "attachment.instance-id": [attached["InstanceId"] for attached in one.get("Attachments", ())],
+    }.get(name, [tags.get(name.removeprefix("tag:"))])
+    return any(value in wanted["Values"] for value in values)
+
+
+def test_a_volume_without_a_tag_of_the_cluster_is_known_by_its_node() -> None:
+    volumes = [
+        *[volume("vol-1", CSI, "i-1"), volume("vol-2", OURS, "i-1", root=True), volume("vol-3", {}, "i-1")],
+        *[volume("vol-4", CSI, "i-8"), volume("vol-5", CSI, state="available")],
+        volume("vol-6", {**CSI, "kubernetes.io/cluster/other": "owned"}, state="available"),
+    ]
+    around = eks_destroy.around(StandInAws(volumes, [instance("i-1", GROUP)]), STATE)
+    assert [one.name for one in claims(around)] == ["vol-1"]
+    assert around.unassigned == {"vol-3", "vol-5"}
+    assert [one.check for one in obstacles(STATE, around, "")] == ["volumes"]
+    goes = {row.item.name for row in rows(STATE, around, "delete") if row.goes and row.item.kind is Kind.VOLUME}
+    assert goes == {"vol-1"}
+    verdicts = {one.subject: str(one.verdict) for one in remaining(State("lab", "us-east-1"), around, "keep")}
+    assert (verdicts["vol-1"], verdicts["vol-3"], verdicts["vol-5"]) == ("WARN", "UNKNOWN", "UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("tags", "vpc", "stops"),
+    [
+        (GROUP, "vpc-1", False),
+        ({"kubernetes.io/cluster/lab": "owned", "karpenter.sh/nodepool": "gpu"}, "vpc-9", True),
+        ({}, "vpc-1", True),
+        ({**GROUP, "eks:cluster-name": "other"}, "vpc-1", True),
+    ],
+)
+def test_instances_that_no_node_group_takes_along_stop_a_removal(tags: dict[str, str], vpc: str, stops: bool) -> None:
+    around = eks_destroy.around(StandInAws([], [instance("i-1", tags, vpc)]), STATE)
+    found = obstacles(STATE, around, "")
+    assert [one.check for one in found] == ["instance"] * stops
+
+
+def test_disks_of_nodes_and_volumes_that_go_already_ask_for_no_choice() -> None:
+    volumes = [
+        volume("vol-1", OURS, state="available"),
+        *[volume("vol-2", {**OURS, **CSI}, state="deleting"), volume("vol-3", OURS, state="deleted")],
+    ]
+    around = eks_destroy.around(StandInAws(volumes, []), STATE)
+    assert [one.name for one in around.of(Kind.VOLUME)] == ["vol-1"]
+    assert obstacles(STATE, around, "") == []
+    assert [row.goes for row in rows(STATE, around, "") if row.item.kind is Kind.VOLUME] == [True]
+
+
+def test_a_load_balancer_with_deletion_protection_stops_a_removal() -> None:
+    aws = StandInAws([], [])
+    aws.lists["DescribeLoadBalancers"] = [{"LoadBalancerArn": "arn:lb", "LoadBalancerName": "lb", "VpcId": "vpc-1"}]
+    aws.lists["DescribeTags"] = [tagged({"elbv2.k8s.aws/cluster": "lab"}, ResourceArn="arn:lb")]
+    aws.lists["DescribeLoadBalancerAttributes"] = [{"Key": "deletion_protection.enabled", "Value": "true"}]
+    around = eks_destroy.around(aws, STATE)
+    assert [(one.check, one.subject) for one in obstacles(STATE, around, "")] == [("protection", "lb")]
+
+
+def test_a_cluster_of_which_only_a_kept_volume_is_left_is_still_known() -> None:
+    kept = volume("vol-1", {**CSI, "kubernetes.io/cluster/lab": "owned"}, state="available")
+    assert eks_destroy.known(StandInAws([kept], []), "lab").objects == []
+    for nothing in ([], [volume("vol-2", CSI, state="available")]):
+        with pytest.raises(InvalidInput, match="nothing of it"):
+            eks_destroy.known(StandInAws(nothing, []), "lab")
+
+
+def test_rules_of_others_that_name_our_groups_are_named_before_anything_goes() -> None:
+    def group(name: str, tags: dict[str, str], *names: str) -> dict[str, Any]:
+        rules = [{"UserIdGroupPairs": [{"GroupId": one} for one in names]}]
+        return tagged(tags, GroupId=name, GroupName=name, VpcId="vpc-1", IpPermissions=rules)
+
+    aws = StandInAws([], [])
+    made = {"aws:eks:cluster-name": "lab"}
+    aws.lists["DescribeSecurityGroups"] = [group("sg-1", made), group("sg-2", made, "sg-1"), group("sg-9", {}, "sg-1")]
+    around = eks_destroy.around(aws, STATE)
+    assert around.named_by == {"sg-1": ["sg-9 (sg-9)"]}
+    found = eks_destroy.preview(STATE, around, Choice())[1]
+    assert any(one.subject == "sg-1" and "sg-9" in one.message for one in found)
