@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
 from gpuctl.eks.create_network import efa_group, make_vpc
-from gpuctl.eks.create_nodes import node_groups
+from gpuctl.eks.create_nodes import GONE, node_groups
 from gpuctl.eks.maker import Design, Maker
 from gpuctl.eks.network import Home
 from gpuctl.eks.objects import (
@@ -23,6 +23,7 @@ from gpuctl.eks.objects import (
     ROLE_PATH,
     Kind,
     Object,
+    State,
     digest,
     expiry,
     from_answer,
@@ -160,21 +161,14 @@ def addons(maker: Maker, names: Sequence[str]) -> list[Finding]:
         found = next((one for one in maker.state.of(Kind.ADDON) if one.name == name), None)
         if found is None:
             maker.ensure(Kind.ADDON, name, request, "addon")
-    waiting = set(names)
-
-    def poll() -> tuple[list[Object] | None, str]:
-        rows = states.in_cluster(maker.aws, maker.state, [Kind.ADDON])
-        for one in rows:
-            maker.state.add(one)
-        due = [one for one in rows if one.name in waiting]
-        busy = [f"{one.name} {one.state}" for one in due if one.state in ("CREATING", "UPDATING")]
-        return (due if not busy else None), ", ".join(busy)
-
-    return [judged_addon(maker, one) for one in maker.waiter.until(ADDONS_UP, poll)]
+    return [judged_addon(name, one) for name, one in maker.settled(Kind.ADDON, names, ADDONS_UP).items()]
 
 
-def judged_addon(maker: Maker, addon: Object) -> Finding:
-    subject = f"addon {addon.name}"
+def judged_addon(name: str, addon: Object | None) -> Finding:
+    """Finding on an addon; None for one that AWS does not list."""
+    subject = f"addon {name}"
+    if addon is None:
+        return fail("addon", subject, GONE, "see who removed it, then run `gpuctl eks resume`")
     if addon.state == "ACTIVE":
         return ok("addon", subject, "ACTIVE")
     found = health.issues(addon.data)
@@ -183,9 +177,20 @@ def judged_addon(maker: Maker, addon: Object) -> Finding:
     return warn("addon", subject, message, hint) if addon.state == "DEGRADED" else fail("addon", subject, message, hint)
 
 
+def refuse_removal(state: State) -> None:
+    """InvalidInput in the middle of a removal: what is made beside it would be left, and cost."""
+    going = [one for one in state.objects if one.ours and one.kind in (Kind.CLUSTER, Kind.NAT)]
+    for one in going:
+        if one.state.lower() == "deleting":
+            hint = "run `gpuctl eks destroy` until nothing is left, then make it again"
+            wrong = f"its removal has begun ({one} is {one.state})"
+            raise InvalidInput(f"make {state.cluster}", wrong, hint)
+
+
 def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:
     """Make what is missing of a cluster, and judge what was made. Raises at the first step that AWS refuses."""
     state = states.read(aws, design.cluster.name)
+    refuse_removal(state)
     if extra := state.duplicates():
         wrong = f"AWS has more than one of a part: {named(map(str, extra))}"
         raise GpuctlError(f"make {design.cluster.name}", wrong, "two runs may have met: destroy it, and make it again")

@@ -26,6 +26,7 @@ from gpuctl.eks.objects import (
 )
 from gpuctl.eks.wait import GROUPS_DOWN, GROUPS_UP
 
+GONE = "was made and is gone: EKS does not list it"
 GROUP_FAILED = ("CREATE_FAILED", "DELETE_FAILED")
 ATTEMPT = "gpuctl:attempt"  # tag of a launch template whose group could not be made
 
@@ -36,19 +37,14 @@ def node_groups(maker: Maker, subnets: Sequence[Home], security_groups: Sequence
     for group in maker.cluster.node_groups:
         remove_failed(maker, group)
         findings += node_group(maker, group, subnets, security_groups, placement_group(maker, group))
-    names = {group.name for group in maker.cluster.node_groups}
 
-    def poll() -> tuple[list[Object] | None, str]:
-        rows = [one for one in states.in_cluster(maker.aws, maker.state, [Kind.GROUP]) if one.name in names]
-        for one in rows:
-            maker.state.add(one)
-            for issue in health.issues(one.data):
-                action = health.hint(issue)
-                maker.waiter.once(f"node group {one.name}: {issue}" + (f"; {action}" if action else ""))
-        busy = [f"{one.name} {one.state}" for one in rows if one.state in ("CREATING", "UPDATING", "DELETING")]
-        return (rows if not busy else None), ", ".join(busy)
+    def tell(one: Object) -> None:
+        for issue in health.issues(one.data):
+            action = health.hint(issue)
+            maker.waiter.once(f"node group {one.name}: {issue}" + (f"; {action}" if action else ""))
 
-    return [*findings, *(judged_group(maker, one) for one in maker.waiter.until(GROUPS_UP, poll))]
+    settled = maker.settled(Kind.GROUP, [group.name for group in maker.cluster.node_groups], GROUPS_UP, tell)
+    return [*findings, *(judged_group(maker, name, one) for name, one in settled.items())]
 
 
 def placement_group(maker: Maker, group: NodeGroup) -> str:
@@ -170,7 +166,10 @@ def launch_template(maker: Maker, group: NodeGroup, data: Mapping[str, Any], con
     return changed
 
 
-def judged_group(maker: Maker, group: Object) -> Finding:
+def judged_group(maker: Maker, name: str, group: Object | None) -> Finding:
+    """Finding on a group; None for one that AWS does not list."""
+    if group is None:
+        return fail("node-group", name, GONE, "see who removed it, then run `gpuctl eks resume`")
     found = health.issues(group.data)
     text = "; ".join(map(str, found))
     hint = next((action for action in map(health.hint, found) if action), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,10 @@ from gpuctl.eks.objects import (
     tags,
     token,
 )
-from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Waiter
+from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Wait, Waiter
 
 ATTEMPTS = 4  # of a change without an answer: the state is read before each
+BUSY = ("CREATING", "UPDATING", "DELETING")
 # What AWS answers to a request that an attempt without an answer has carried out.
 DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
 
@@ -138,6 +139,30 @@ class Maker:
             return Request(f"make the {kind} {part}", "ec2", operation, "", {**parameters, "TagSpecifications": tagged})
 
         return self.ensure(kind, part, request, member)
+
+    def settled(
+        self, kind: Kind, names: Collection[str], wait: Wait, on_row: Callable[[Object], None] = lambda _: None
+    ) -> dict[str, Object | None]:
+        """Each of these addons or node groups once none changes any more; None for one that AWS does not list."""
+        last: dict[str, Object] = {}
+
+        def poll() -> tuple[bool | None, str]:
+            last.clear()
+            for one in states.in_cluster(self.aws, self.state, [kind]):
+                if one.name in names:
+                    last[one.name] = one
+                    self.state.add(one)
+                    on_row(one)
+            shown = {name: last[name].state if name in last else "not listed" for name in names}
+            busy = [f"{name} {state}" for name, state in shown.items() if state in (*BUSY, "not listed")]
+            return (None if busy else True), ", ".join(busy)
+
+        try:
+            self.waiter.until(wait, poll)
+        except TimeUp:
+            if any(one.state in BUSY for one in last.values()):
+                raise
+        return {name: last.get(name) for name in names}
 
     def once_role_is_known(self, make: Callable[[], Object]) -> Object:
         """Repeat a request that AWS refuses as it does not know the new role yet."""

@@ -26,8 +26,10 @@ COUNT_NETWORK = frozenset({"limit"})
 
 
 def started(aws: Aws, cluster: EksCluster) -> State:
-    """Objects that exist already; those of an interrupted run among them."""
-    return states.read(aws, cluster.name)
+    """Objects that exist already, of an interrupted run; InvalidInput if its removal has begun."""
+    state = states.read(aws, cluster.name)
+    create.refuse_removal(state)
+    return state
 
 
 def plan(aws: Aws, cluster: EksCluster, state: State) -> EksPlan:
