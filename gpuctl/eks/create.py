@@ -76,8 +76,7 @@ def roles(maker: Maker) -> None:
 def homes(maker: Maker) -> tuple[list[str], list[Home]]:
     """Subnets of the control plane, and those for nodes."""
     if maker.cluster.vpc is not None:
-        make_vpc(maker)
-        chosen = [one.name for one in maker.state.of(Kind.SUBNET) if one.part.startswith(network.PRIVATE)]
+        chosen = [one.name for one in make_vpc(maker) if one.part.startswith(f"{network.PRIVATE}-")]
     else:
         chosen = list(maker.cluster.subnets)
     request = Request("read the subnets", "ec2", "DescribeSubnets", "Subnets", {"SubnetIds": chosen})
@@ -94,14 +93,14 @@ def homes(maker: Maker) -> tuple[list[str], list[Home]]:
 
 def control_plane(maker: Maker, subnets: Sequence[str]) -> str:
     """Make the cluster and wait for it; returns the id of its security group."""
-    cluster, role = maker.cluster, maker.state.first_role
+    cluster, role = maker.cluster, maker.needed(Kind.ROLE, "cluster")
     access = {"endpointPublicAccess": cluster.public_endpoint, "endpointPrivateAccess": cluster.private_endpoint}
     if cluster.public_endpoint and cluster.allowed:
         access["publicAccessCidrs"] = [str(block) for block in cluster.allowed]  # type: ignore[assignment]
     content: dict[str, Any] = {
         "name": cluster.name,
         "version": cluster.version,
-        "roleArn": role.data["Arn"] if role else "",
+        "roleArn": role.data["Arn"],
         "resourcesVpcConfig": {"subnetIds": list(subnets), **access},
         "accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": True},
         "bootstrapSelfManagedAddons": False,
@@ -204,7 +203,14 @@ def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:
     findings = addons(maker, before)
     findings += node_groups(maker, nodes, [one for one in (own, efa) if one])
     findings += addons(maker, after)
-    return [*findings, *unchecked(design)]
+    return [*findings, *twice(states.read(aws, design.cluster.name)), *unchecked(design)]
+
+
+def twice(state: State) -> list[Finding]:
+    """A failure for each object beyond the first of its part, as of two runs at once."""
+    hint = "two runs may have met: `gpuctl eks destroy` removes both; then make it again"
+    message = "AWS has more than one of this part, and it may cost"
+    return [fail("duplicate", str(one), message, hint) for one in state.duplicates()]
 
 
 def unchecked(design: Design) -> list[Finding]:

@@ -86,9 +86,9 @@ def node_group(
         where = ", ".join(sorted(maker.design.needed_zones[group.name])) or "no zone"
         wrong = f"its instances are in {where}, and no subnet lies there"
         raise GpuctlError(f"make the node group {group.name}", wrong, "add a subnet: `gpuctl subnets add`")
-    role = maker.state.get(Kind.ROLE, "node")
+    role = maker.needed(Kind.ROLE, "node")
     version = {"id": template.name, "version": str(template.data.get("DefaultVersionNumber") or 1)}
-    arn = str(role.data["Arn"]) if role else ""
+    arn = str(role.data["Arn"])
     parameters = node_template.node_group(maker.cluster, group, arn, [one.name for one in usable], version)
 
     def request() -> Request:

@@ -24,6 +24,9 @@ from gpuctl.eks.objects import (
 from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Wait, Waiter
 
 ATTEMPTS = 4  # of a change without an answer: the state is read before each
+LOOKS = 6  # after a lost answer, ten seconds apart: EC2 and IAM list a new object up to a minute late
+# Kinds whose requests AWS recognizes by a token: a repeat makes nothing twice.
+WITH_TOKEN = frozenset({Kind.NAT, Kind.ROUTES, Kind.TEMPLATE, Kind.CLUSTER, Kind.GROUP, Kind.ENTRY})
 BUSY = ("CREATING", "UPDATING", "DELETING")
 # What AWS answers to a request that an attempt without an answer has carried out.
 DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
@@ -85,8 +88,7 @@ class Maker:
                 if attempt == ATTEMPTS:
                     raise
                 self.waiter.progress(f"{send.doing}: no answer; looking whether it was done")
-                self.waiter.sleep(self.waiter.every_s)
-                self.state.objects = states.read(self.aws, self.cluster.name).objects
+                self.look(kind, part)
                 continue
             data = answer.get(member, answer) if member else answer
             name = str(data.get(MEMBERS[kind][0]) or part)
@@ -96,6 +98,24 @@ class Maker:
             self.waiter.progress(f"made {made}")
             return made
         raise AssertionError("unreachable")
+
+    def look(self, kind: Kind, part: str) -> None:
+        """Look for an object whose answer was lost. What was confirmed stays known: AWS may not list it yet."""
+        for _ in range(1 if kind in WITH_TOKEN else LOOKS):
+            self.waiter.sleep(self.waiter.every_s)
+            known = {(one.kind, one.name) for one in self.state.objects}
+            for one in states.read(self.aws, self.cluster.name).objects:
+                if (one.kind, one.name) not in known:
+                    self.state.add(one)
+            if self.state.get(kind, part) is not None:
+                return
+
+    def needed(self, kind: Kind, part: str) -> Object:
+        """The object of a part that an earlier step has made."""
+        found = self.state.get(kind, part)
+        if found is None:
+            raise GpuctlError(f"use the {kind} {part}", "it was made, and is not known", "run the command again")
+        return found
 
     def checked(self, item: Object) -> Object:
         """The object, if it is ours; GpuctlError for one that only has its name."""

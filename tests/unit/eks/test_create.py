@@ -109,3 +109,10 @@ def test_nothing_is_made_in_the_middle_of_a_removal(kind: Kind, state: str) -> N
         create.refuse_removal(State("lab", "us-east-1", [Object(kind, "x", state=state, ours=True)]))
     assert "gpuctl eks destroy" in caught.value.hint
     create.refuse_removal(State("lab", "us-east-1", [Object(kind, "x", state="ACTIVE", ours=True)]))
+
+
+def test_a_second_object_of_a_part_is_named_at_the_end() -> None:
+    vpcs = [Object(Kind.VPC, name, "vpc", ours=True) for name in ("vpc-1", "vpc-2")]
+    [finding] = create.twice(State("lab", "us-east-1", vpcs))
+    assert (finding.verdict, finding.subject) == (Verdict.FAIL, "VPC vpc-2 (vpc)")
+    assert create.twice(State("lab", "us-east-1", vpcs[:1])) == []
