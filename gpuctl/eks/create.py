@@ -30,7 +30,7 @@ from gpuctl.eks.objects import (
     role_name,
     tag_list,
 )
-from gpuctl.eks.wait import ADDONS_UP, CLUSTER_UP, LISTED, Waiter
+from gpuctl.eks.wait import ADDONS_DOWN, ADDONS_UP, CLUSTER_UP, LISTED, Waiter
 
 POLICIES = {
     "cluster": ("AmazonEKSClusterPolicy",),
@@ -148,19 +148,47 @@ def access(maker: Maker) -> None:
 def addons(maker: Maker, names: Sequence[str]) -> list[Finding]:
     """Make addons and wait for them; a degraded one is a warning, as nodes may come later."""
     for name in names:
+        remove_failed_addon(maker, name)
         content = {"clusterName": maker.cluster.name, "addonName": name}
         values = node_template.addon_values(maker.cluster, name)
         content |= {"configurationValues": values} if values else {}
 
         def request(name: str = name, content: Mapping[str, str] = content) -> Request:
             plain = {**content, "resolveConflicts": "OVERWRITE", "tags": maker.tags(name)}
-            plain["clientRequestToken"] = maker.token(f"addon {name}", content)
+            # No token of ours: AWS could answer for an addon that failed and was removed. Its name is unique anyway.
             return Request(f"make the addon {name}", "eks", "CreateAddon", "", plain)
 
         found = next((one for one in maker.state.of(Kind.ADDON) if one.name == name), None)
         if found is None:
             maker.ensure(Kind.ADDON, name, request, "addon")
     return [judged_addon(name, one) for name, one in maker.settled(Kind.ADDON, names, ADDONS_UP).items()]
+
+
+def remove_failed_addon(maker: Maker, name: str) -> None:
+    """Remove an addon of ours that AWS could not make, or whose removal has begun, so that it is made again."""
+    found = next((one for one in maker.state.of(Kind.ADDON) if one.name == name and one.ours), None)
+    if found is None or found.state not in ("CREATE_FAILED", "DELETE_FAILED", "DELETING"):
+        return
+    doing = f"remove the failed addon {name}"
+    maker.waiter.progress(f"addon {name} is {found.state}: removing it, to make it again")
+    if found.state != "DELETING":
+        parameters = {"clusterName": maker.cluster.name, "addonName": name}
+        try:
+            maker.act(doing, "eks", "DeleteAddon", parameters)
+        except GpuctlError as error:
+            if not states.is_absent(error):
+                raise
+
+    def poll() -> tuple[bool | None, str]:
+        rows = states.in_cluster(maker.aws, maker.state, [Kind.ADDON])
+        left = next((one for one in rows if one.name == name), None)
+        if left is not None and left.state == "DELETE_FAILED":
+            wrong = "; ".join(map(str, health.issues(left.data))) or "AWS names no reason"
+            raise GpuctlError(doing, wrong, "remove the cause, and resume")
+        return (True if left is None else None), left.state if left else ""
+
+    maker.waiter.until(ADDONS_DOWN, poll)
+    maker.state.objects = [one for one in maker.state.objects if (one.kind, one.name) != (Kind.ADDON, name)]
 
 
 def judged_addon(name: str, addon: Object | None) -> Finding:

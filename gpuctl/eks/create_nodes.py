@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, fail, ok, warn
+from gpuctl.domain.findings import Finding, Number, fail, ok, unknown, unknown_because, warn
 from gpuctl.edges.aws import Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
 from gpuctl.eks.maker import Maker
-from gpuctl.eks.model import NodeGroup
+from gpuctl.eks.model import Capacity, NodeGroup
 from gpuctl.eks.network import Home
 from gpuctl.eks.node_template import LaunchOptions
 from gpuctl.eks.objects import (
@@ -51,10 +51,10 @@ def placement_group(maker: Maker, group: NodeGroup) -> str:
     name = node_template.placement_group(group, object_name(maker.cluster.name, group.name))
     if group.placement == "cluster":
         parameters: dict[str, Any] = {"GroupName": name, "Strategy": "cluster"}
-        maker.ec2(
+        return maker.ec2(
             *(Kind.PLACEMENT, group.name, "CreatePlacementGroup", "PlacementGroup", "placement-group"),
             **parameters,
-        )
+        ).name
     return name
 
 
@@ -64,10 +64,16 @@ def node_group(
     """Launch template and node group of one group. A group that exists is compared, and not changed."""
     made_from = maker.design.networks[group.name]
     prefixes = "ENABLE_PREFIX_DELEGATION=true" in maker.cluster.cni
+    most_pods = node_template.max_pods(group, made_from, prefixes)
+    if most_pods is not None:
+        check = (
+            "`kubectl get node -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods` shows what counts"
+        )
+        maker.waiter.once(f"node group {group.name}: {most_pods} pods a node are asked for; {check}")
     data = node_template.launch_template(
         group,
         made_from,
-        LaunchOptions(security_groups, placement, node_template.max_pods(group, made_from, prefixes)),
+        LaunchOptions(security_groups, placement, most_pods),
         maker.tags(group.name),
     )
     existing = maker.state.get(Kind.GROUP, group.name)
@@ -81,7 +87,8 @@ def node_group(
             return [warn("node-group", group.name, message, hint)]
         return []
     template = launch_template(maker, group, data, content)
-    usable = network.homes(group, made_from.has_efa, maker.design.needed_zones[group.name], subnets)
+    strategy = maker.design.strategies.get(group.placement, "")
+    usable = network.homes(group, made_from.has_efa, maker.design.needed_zones[group.name], subnets, strategy)
     if not usable:
         where = ", ".join(sorted(maker.design.needed_zones[group.name])) or "no zone"
         wrong = f"its instances are in {where}, and no subnet lies there"
@@ -175,8 +182,32 @@ def judged_group(maker: Maker, name: str, group: Object | None) -> Finding:
     hint = next((action for action in map(health.hint, found) if action), "")
     if group.state == "ACTIVE" and not found:
         size = group.data.get("scalingConfig", {}).get("desiredSize")
+        if any(one.name == name and one.capacity is Capacity.BLOCK for one in maker.cluster.node_groups):
+            return judged_block(maker, name, int(size or 0))
         return ok("node-group", group.name, f"ACTIVE, {size} nodes desired")
     if group.state == "ACTIVE":
         return warn("node-group", group.name, f"ACTIVE, with issues: {text}", hint)
     again = hint or "remove the cause, then run `gpuctl eks resume`, which makes it again"
     return fail("node-group", group.name, f"{group.state}: {text or 'AWS names no reason'}", again)
+
+
+def judged_block(maker: Maker, name: str, desired: int) -> Finding:
+    """Finding on an ACTIVE group on a capacity block: EKS calls it ACTIVE without looking whether its nodes joined."""
+    filters = [
+        {"Name": "tag:eks:cluster-name", "Values": [maker.cluster.name]},
+        {"Name": "tag:eks:nodegroup-name", "Values": [name]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]
+    request = Request(f"count the nodes of {name}", "ec2", "DescribeInstances", "Reservations", {"Filters": filters})
+    try:
+        running = sum(maker.aws.read(request, lambda answer: len(answer["Instances"])))
+    except GpuctlError as error:
+        return unknown_because("node-group", name, error)
+    numbers: dict[str, Number] = {"running_nodes": running, "desired_nodes": desired}
+    if running < desired:
+        message = f"ACTIVE, and {running} of {desired} desired instances run"
+        return warn("node-group", name, message, "`gpuctl eks status` counts them again", **numbers)
+    if not desired:
+        return ok("node-group", name, "ACTIVE, 0 nodes desired")
+    message = f"ACTIVE, {running} instances run; for a block EKS does not check that they joined"
+    return unknown("node-group", name, message, "`kubectl get node`", **numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -34,12 +34,14 @@ DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermi
 
 @dataclass(frozen=True)
 class Design:
-    """A cluster with what only AWS knows about its types. `needed_zones`: node group -> zones that it can use."""
+    """A cluster with what only AWS knows about its types. `needed_zones`: node group -> zones that it can use.
+    `strategies`: placement group -> its strategy."""
 
     cluster: EksCluster
     networks: Mapping[str, NodeNetwork]  # by node group
     needed_zones: Mapping[str, frozenset[str]]
     has_gpus: bool
+    strategies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

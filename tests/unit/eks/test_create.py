@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import create, create_nodes
 from gpuctl.eks.maker import Design, Maker
-from gpuctl.eks.model import EksCluster
+from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.wait import ADDONS_UP, GROUPS_UP, TimeUp, Waiter
 
@@ -116,3 +117,33 @@ def test_a_second_object_of_a_part_is_named_at_the_end() -> None:
     [finding] = create.twice(State("lab", "us-east-1", vpcs))
     assert (finding.verdict, finding.subject) == (Verdict.FAIL, "VPC vpc-2 (vpc)")
     assert create.twice(State("lab", "us-east-1", vpcs[:1])) == []
+
+
+@pytest.mark.parametrize("state", ["CREATE_FAILED", "DELETING"])
+def test_a_failed_addon_of_ours_is_removed_and_made_again(state: str) -> None:
+    status, deletes = [state], state != "DELETING"
+    lists = iter([["coredns"], [], ["coredns"]])
+
+    def make(_: Any) -> dict[str, Any]:
+        status[0] = "ACTIVE"
+        return {"addon": {"addonName": "coredns", "status": "CREATING"}}
+
+    aws = StandInAws(
+        ListAddons=lambda _: {"addons": next(lists)},
+        DescribeAddon=lambda _: {"addon": {"addonName": "coredns", "status": status[0].replace("CREATE_F", "F")}},
+        CreateAddon=make,
+    )
+    made = maker(aws, Object(Kind.ADDON, "coredns", "coredns", state, ours=True))
+    assert [one.verdict for one in create.addons(made, ["coredns"])] == [Verdict.OK]
+    assert aws.changes == [*["DeleteAddon"] * deletes, "CreateAddon"]
+
+
+@pytest.mark.parametrize(
+    ("running", "desired", "verdict"), [(1, 2, Verdict.WARN), (2, 2, Verdict.UNKNOWN), (0, 0, Verdict.OK)]
+)
+def test_a_block_that_is_active_is_judged_by_its_running_instances(running: int, desired: int, verdict: str) -> None:
+    made = maker(StandInAws(DescribeInstances={"Reservations": [{"Instances": [{}]}] * running}))
+    block = NodeGroup("gpu", "p5.48xlarge", 0, 2, desired, capacity=Capacity.BLOCK, reservation="cr-1")
+    made.design = replace(made.design, cluster=replace(CLUSTER, node_groups=[block]))
+    active = Object(Kind.GROUP, "gpu", "gpu", "ACTIVE", data={"scalingConfig": {"desiredSize": desired}})
+    assert create_nodes.judged_group(made, "gpu", active).verdict == verdict
