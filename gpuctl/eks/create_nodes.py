@@ -66,10 +66,10 @@ def node_group(
     prefixes = "ENABLE_PREFIX_DELEGATION=true" in maker.cluster.cni
     most_pods = node_template.max_pods(group, made_from, prefixes)
     if most_pods is not None:
-        check = (
+        look = (
             "`kubectl get node -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods` shows what counts"
         )
-        maker.waiter.once(f"node group {group.name}: {most_pods} pods a node are asked for; {check}")
+        maker.waiter.once(f"node group {group.name}: {most_pods} pods a node are asked for; {look}")
     data = node_template.launch_template(
         group,
         made_from,
