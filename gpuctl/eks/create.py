@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
 from gpuctl.eks.create_network import efa_group, make_vpc
-from gpuctl.eks.create_nodes import node_groups
+from gpuctl.eks.create_nodes import GONE, node_groups
 from gpuctl.eks.maker import Design, Maker
 from gpuctl.eks.network import Home
 from gpuctl.eks.objects import (
@@ -23,13 +23,14 @@ from gpuctl.eks.objects import (
     ROLE_PATH,
     Kind,
     Object,
+    State,
     digest,
     expiry,
     from_answer,
     role_name,
     tag_list,
 )
-from gpuctl.eks.wait import ADDONS_UP, CLUSTER_UP, LISTED, Waiter
+from gpuctl.eks.wait import ADDONS_DOWN, ADDONS_UP, CLUSTER_UP, LISTED, Waiter
 
 POLICIES = {
     "cluster": ("AmazonEKSClusterPolicy",),
@@ -75,8 +76,7 @@ def roles(maker: Maker) -> None:
 def homes(maker: Maker) -> tuple[list[str], list[Home]]:
     """Subnets of the control plane, and those for nodes."""
     if maker.cluster.vpc is not None:
-        make_vpc(maker)
-        chosen = [one.name for one in maker.state.of(Kind.SUBNET) if one.part.startswith(network.PRIVATE)]
+        chosen = [one.name for one in make_vpc(maker) if one.part.startswith(f"{network.PRIVATE}-")]
     else:
         chosen = list(maker.cluster.subnets)
     request = Request("read the subnets", "ec2", "DescribeSubnets", "Subnets", {"SubnetIds": chosen})
@@ -93,14 +93,14 @@ def homes(maker: Maker) -> tuple[list[str], list[Home]]:
 
 def control_plane(maker: Maker, subnets: Sequence[str]) -> str:
     """Make the cluster and wait for it; returns the id of its security group."""
-    cluster, role = maker.cluster, maker.state.first_role
+    cluster, role = maker.cluster, maker.needed(Kind.ROLE, "cluster")
     access = {"endpointPublicAccess": cluster.public_endpoint, "endpointPrivateAccess": cluster.private_endpoint}
     if cluster.public_endpoint and cluster.allowed:
         access["publicAccessCidrs"] = [str(block) for block in cluster.allowed]  # type: ignore[assignment]
     content: dict[str, Any] = {
         "name": cluster.name,
         "version": cluster.version,
-        "roleArn": role.data["Arn"] if role else "",
+        "roleArn": role.data["Arn"],
         "resourcesVpcConfig": {"subnetIds": list(subnets), **access},
         "accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": True},
         "bootstrapSelfManagedAddons": False,
@@ -148,33 +148,54 @@ def access(maker: Maker) -> None:
 def addons(maker: Maker, names: Sequence[str]) -> list[Finding]:
     """Make addons and wait for them; a degraded one is a warning, as nodes may come later."""
     for name in names:
+        remove_failed_addon(maker, name)
         content = {"clusterName": maker.cluster.name, "addonName": name}
         values = node_template.addon_values(maker.cluster, name)
         content |= {"configurationValues": values} if values else {}
 
         def request(name: str = name, content: Mapping[str, str] = content) -> Request:
             plain = {**content, "resolveConflicts": "OVERWRITE", "tags": maker.tags(name)}
-            plain["clientRequestToken"] = maker.token(f"addon {name}", content)
+            # No token of ours: AWS could answer for an addon that failed and was removed. Its name is unique anyway.
             return Request(f"make the addon {name}", "eks", "CreateAddon", "", plain)
 
         found = next((one for one in maker.state.of(Kind.ADDON) if one.name == name), None)
         if found is None:
             maker.ensure(Kind.ADDON, name, request, "addon")
-    waiting = set(names)
+    return [judged_addon(name, one) for name, one in maker.settled(Kind.ADDON, names, ADDONS_UP).items()]
 
-    def poll() -> tuple[list[Object] | None, str]:
+
+def remove_failed_addon(maker: Maker, name: str) -> None:
+    """Remove an addon of ours that AWS could not make, or whose removal has begun, so that it is made again."""
+    found = next((one for one in maker.state.of(Kind.ADDON) if one.name == name and one.ours), None)
+    if found is None or found.state not in ("CREATE_FAILED", "DELETE_FAILED", "DELETING"):
+        return
+    doing = f"remove the failed addon {name}"
+    maker.waiter.progress(f"addon {name} is {found.state}: removing it, to make it again")
+    if found.state != "DELETING":
+        parameters = {"clusterName": maker.cluster.name, "addonName": name}
+        try:
+            maker.act(doing, "eks", "DeleteAddon", parameters)
+        except GpuctlError as error:
+            if not states.is_absent(error):
+                raise
+
+    def poll() -> tuple[bool | None, str]:
         rows = states.in_cluster(maker.aws, maker.state, [Kind.ADDON])
-        for one in rows:
-            maker.state.add(one)
-        due = [one for one in rows if one.name in waiting]
-        busy = [f"{one.name} {one.state}" for one in due if one.state in ("CREATING", "UPDATING")]
-        return (due if not busy else None), ", ".join(busy)
+        left = next((one for one in rows if one.name == name), None)
+        if left is not None and left.state == "DELETE_FAILED":
+            wrong = "; ".join(map(str, health.issues(left.data))) or "AWS names no reason"
+            raise GpuctlError(doing, wrong, "remove the cause, and resume")
+        return (True if left is None else None), left.state if left else ""
 
-    return [judged_addon(maker, one) for one in maker.waiter.until(ADDONS_UP, poll)]
+    maker.waiter.until(ADDONS_DOWN, poll)
+    maker.state.objects = [one for one in maker.state.objects if (one.kind, one.name) != (Kind.ADDON, name)]
 
 
-def judged_addon(maker: Maker, addon: Object) -> Finding:
-    subject = f"addon {addon.name}"
+def judged_addon(name: str, addon: Object | None) -> Finding:
+    """Finding on an addon; None for one that AWS does not list."""
+    subject = f"addon {name}"
+    if addon is None:
+        return fail("addon", subject, GONE, "see who removed it, then run `gpuctl eks resume`")
     if addon.state == "ACTIVE":
         return ok("addon", subject, "ACTIVE")
     found = health.issues(addon.data)
@@ -183,9 +204,20 @@ def judged_addon(maker: Maker, addon: Object) -> Finding:
     return warn("addon", subject, message, hint) if addon.state == "DEGRADED" else fail("addon", subject, message, hint)
 
 
+def refuse_removal(state: State) -> None:
+    """InvalidInput in the middle of a removal: what is made beside it would be left, and cost."""
+    going = [one for one in state.objects if one.ours and one.kind in (Kind.CLUSTER, Kind.NAT)]
+    for one in going:
+        if one.state.lower() == "deleting":
+            hint = "run `gpuctl eks destroy` until nothing is left, then make it again"
+            wrong = f"its removal has begun ({one} is {one.state})"
+            raise InvalidInput(f"make {state.cluster}", wrong, hint)
+
+
 def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:
     """Make what is missing of a cluster, and judge what was made. Raises at the first step that AWS refuses."""
     state = states.read(aws, design.cluster.name)
+    refuse_removal(state)
     if extra := state.duplicates():
         wrong = f"AWS has more than one of a part: {named(map(str, extra))}"
         raise GpuctlError(f"make {design.cluster.name}", wrong, "two runs may have met: destroy it, and make it again")
@@ -199,7 +231,14 @@ def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:
     findings = addons(maker, before)
     findings += node_groups(maker, nodes, [one for one in (own, efa) if one])
     findings += addons(maker, after)
-    return [*findings, *unchecked(design)]
+    return [*findings, *twice(states.read(aws, design.cluster.name)), *unchecked(design)]
+
+
+def twice(state: State) -> list[Finding]:
+    """A failure for each object beyond the first of its part, as of two runs at once."""
+    hint = "two runs may have met: `gpuctl eks destroy` removes both; then make it again"
+    message = "AWS has more than one of this part, and it may cost"
+    return [fail("duplicate", str(one), message, hint) for one in state.duplicates()]
 
 
 def unchecked(design: Design) -> list[Finding]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -14,15 +15,17 @@ from gpuctl.eks.network import Place
 from gpuctl.eks.objects import (
     EFA_GROUP,
     Kind,
+    Object,
     object_name,
 )
 from gpuctl.eks.wait import NAT_UP
 
+OUR_PART = re.compile(rf"(?:{network.PRIVATE}|{network.PUBLIC})-([0-9])")
 ANYWHERE = "0.0.0.0/0"
 
 
-def make_vpc(maker: Maker) -> None:
-    """VPC, internet gateway, subnets, NAT gateway and routes; small requests that are repeated do no harm."""
+def make_vpc(maker: Maker) -> list[Object]:
+    """VPC, internet gateway, subnets, NAT gateway and routes; returns the subnets."""
     block = maker.cluster.vpc
     vpc = maker.ec2(Kind.VPC, "vpc", "CreateVpc", "Vpc", "vpc", CidrBlock=str(block)).name
     if not maker.state.of(Kind.CLUSTER):
@@ -32,7 +35,7 @@ def make_vpc(maker: Maker) -> None:
     if not any(one.get("VpcId") == vpc for one in gateway.data.get("Attachments") or ()):
         parameters = {"InternetGatewayId": gateway.name, "VpcId": vpc}
         maker.act("attach the internet gateway", "ec2", "AttachInternetGateway", parameters)
-    for place in places(maker):
+    subnets = [
         maker.ec2(
             *(Kind.SUBNET, place.part, "CreateSubnet", "Subnet", "subnet"),
             VpcId=vpc,
@@ -40,17 +43,22 @@ def make_vpc(maker: Maker) -> None:
             AvailabilityZoneId=place.zone_id,
             more=place.tags,
         )
-    routes(maker, network.PUBLIC, vpc, {"GatewayId": gateway.name})
-    routes(maker, network.PRIVATE, vpc, {"NatGatewayId": nat(maker)})
+        for place in places(maker)
+    ]
+    of = {
+        part: [one for one in subnets if one.part.startswith(f"{part}-")] for part in (network.PUBLIC, network.PRIVATE)
+    }
+    routes(maker, network.PUBLIC, vpc, {"GatewayId": gateway.name}, of[network.PUBLIC])
+    routes(maker, network.PRIVATE, vpc, {"NatGatewayId": nat(maker)}, of[network.PRIVATE])
+    return subnets
 
 
 def places(maker: Maker) -> list[Place]:
     """Subnets of the VPC; zones that an earlier run has chosen stay."""
     if maker.cluster.vpc is None:
         return []
-    kept = {
-        int(one.part.rpartition("-")[2]): str(one.data["AvailabilityZoneId"]) for one in maker.state.of(Kind.SUBNET)
-    }
+    found = [(OUR_PART.fullmatch(one.part), one) for one in maker.state.of(Kind.SUBNET) if one.ours]
+    kept = {int(part[1]): str(one.data["AvailabilityZoneId"]) for part, one in found if part}
     filters = [{"Name": "zone-type", "Values": ["availability-zone"]}]
     request = Request("list the zones", "ec2", "DescribeAvailabilityZones", "AvailabilityZones", {"Filters": filters})
     rows = maker.aws.read(request, lambda answer: answer)
@@ -62,8 +70,8 @@ def places(maker: Maker) -> list[Place]:
 def nat(maker: Maker) -> str:
     """Id of the NAT gateway, once it is available."""
     address = maker.ec2(Kind.ADDRESS, "nat", "AllocateAddress", "", "elastic-ip", Domain="vpc")
-    subnet = maker.state.get(Kind.SUBNET, f"{network.PUBLIC}-0")
-    content: dict[str, Any] = {"SubnetId": subnet.name if subnet else "", "AllocationId": address.name}
+    subnet = maker.needed(Kind.SUBNET, f"{network.PUBLIC}-0")
+    content: dict[str, Any] = {"SubnetId": subnet.name, "AllocationId": address.name}
     made = maker.ec2(
         *(Kind.NAT, "nat", "CreateNatGateway", "NatGateway", "natgateway"),
         **content,
@@ -86,20 +94,23 @@ def nat(maker: Maker) -> str:
     return maker.waiter.until(NAT_UP, poll) if made.state != "available" else made.name
 
 
-def routes(maker: Maker, part: str, vpc: str, target: Mapping[str, str]) -> None:
-    """A route table with a default route, and the subnets that use it."""
+def routes(maker: Maker, part: str, vpc: str, target: Mapping[str, str], subnets: Sequence[Object]) -> None:
+    """A route table with a default route to `target`, and the subnets that use it."""
     content: dict[str, Any] = {"VpcId": vpc}
     table = maker.ec2(
         *(Kind.ROUTES, part, "CreateRouteTable", "RouteTable", "route-table"),
         **content,
         ClientToken=maker.token(f"routes {part}", content),
     )
-    if not any(one.get("DestinationCidrBlock") == ANYWHERE for one in table.data.get("Routes") or ()):
-        parameters = {"RouteTableId": table.name, "DestinationCidrBlock": ANYWHERE, **target}
+    parameters = {"RouteTableId": table.name, "DestinationCidrBlock": ANYWHERE, **target}
+    default = next((one for one in table.data.get("Routes") or () if one.get("DestinationCidrBlock") == ANYWHERE), None)
+    if default is None:
         maker.act(f"add the default route of the {part} subnets", "ec2", "CreateRoute", parameters)
+    elif default.get("State") != "active" or not target.items() <= default.items():
+        maker.act(f"replace the default route of the {part} subnets", "ec2", "ReplaceRoute", parameters)
     used = {one.get("SubnetId") for one in table.data.get("Associations") or ()}
-    for subnet in maker.state.of(Kind.SUBNET):
-        if subnet.part.startswith(f"{part}-") and subnet.name not in used:
+    for subnet in subnets:
+        if subnet.name not in used:
             parameters = {"RouteTableId": table.name, "SubnetId": subnet.name}
             maker.act(f"use the route table in {subnet.part}", "ec2", "AssociateRouteTable", parameters)
 

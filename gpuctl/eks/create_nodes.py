@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, fail, ok, warn
+from gpuctl.domain.findings import Finding, Number, fail, ok, unknown, unknown_because, warn
 from gpuctl.edges.aws import Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
 from gpuctl.eks.maker import Maker
-from gpuctl.eks.model import NodeGroup
+from gpuctl.eks.model import Capacity, NodeGroup
 from gpuctl.eks.network import Home
 from gpuctl.eks.node_template import LaunchOptions
 from gpuctl.eks.objects import (
@@ -26,6 +26,7 @@ from gpuctl.eks.objects import (
 )
 from gpuctl.eks.wait import GROUPS_DOWN, GROUPS_UP
 
+GONE = "was made and is gone: EKS does not list it"
 GROUP_FAILED = ("CREATE_FAILED", "DELETE_FAILED")
 ATTEMPT = "gpuctl:attempt"  # tag of a launch template whose group could not be made
 
@@ -36,29 +37,24 @@ def node_groups(maker: Maker, subnets: Sequence[Home], security_groups: Sequence
     for group in maker.cluster.node_groups:
         remove_failed(maker, group)
         findings += node_group(maker, group, subnets, security_groups, placement_group(maker, group))
-    names = {group.name for group in maker.cluster.node_groups}
 
-    def poll() -> tuple[list[Object] | None, str]:
-        rows = [one for one in states.in_cluster(maker.aws, maker.state, [Kind.GROUP]) if one.name in names]
-        for one in rows:
-            maker.state.add(one)
-            for issue in health.issues(one.data):
-                action = health.hint(issue)
-                maker.waiter.once(f"node group {one.name}: {issue}" + (f"; {action}" if action else ""))
-        busy = [f"{one.name} {one.state}" for one in rows if one.state in ("CREATING", "UPDATING", "DELETING")]
-        return (rows if not busy else None), ", ".join(busy)
+    def tell(one: Object) -> None:
+        for issue in health.issues(one.data):
+            action = health.hint(issue)
+            maker.waiter.once(f"node group {one.name}: {issue}" + (f"; {action}" if action else ""))
 
-    return [*findings, *(judged_group(maker, one) for one in maker.waiter.until(GROUPS_UP, poll))]
+    settled = maker.settled(Kind.GROUP, [group.name for group in maker.cluster.node_groups], GROUPS_UP, tell)
+    return [*findings, *(judged_group(maker, name, one) for name, one in settled.items())]
 
 
 def placement_group(maker: Maker, group: NodeGroup) -> str:
     name = node_template.placement_group(group, object_name(maker.cluster.name, group.name))
     if group.placement == "cluster":
         parameters: dict[str, Any] = {"GroupName": name, "Strategy": "cluster"}
-        maker.ec2(
+        return maker.ec2(
             *(Kind.PLACEMENT, group.name, "CreatePlacementGroup", "PlacementGroup", "placement-group"),
             **parameters,
-        )
+        ).name
     return name
 
 
@@ -68,10 +64,16 @@ def node_group(
     """Launch template and node group of one group. A group that exists is compared, and not changed."""
     made_from = maker.design.networks[group.name]
     prefixes = "ENABLE_PREFIX_DELEGATION=true" in maker.cluster.cni
+    most_pods = node_template.max_pods(group, made_from, prefixes)
+    if most_pods is not None:
+        look = (
+            "`kubectl get node -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods` shows what counts"
+        )
+        maker.waiter.once(f"node group {group.name}: {most_pods} pods a node are asked for; {look}")
     data = node_template.launch_template(
         group,
         made_from,
-        LaunchOptions(security_groups, placement, node_template.max_pods(group, made_from, prefixes)),
+        LaunchOptions(security_groups, placement, most_pods),
         maker.tags(group.name),
     )
     existing = maker.state.get(Kind.GROUP, group.name)
@@ -85,14 +87,15 @@ def node_group(
             return [warn("node-group", group.name, message, hint)]
         return []
     template = launch_template(maker, group, data, content)
-    usable = network.homes(group, made_from.has_efa, maker.design.needed_zones[group.name], subnets)
+    strategy = maker.design.strategies.get(group.placement, "")
+    usable = network.homes(group, made_from.has_efa, maker.design.needed_zones[group.name], subnets, strategy)
     if not usable:
         where = ", ".join(sorted(maker.design.needed_zones[group.name])) or "no zone"
         wrong = f"its instances are in {where}, and no subnet lies there"
         raise GpuctlError(f"make the node group {group.name}", wrong, "add a subnet: `gpuctl subnets add`")
-    role = maker.state.get(Kind.ROLE, "node")
+    role = maker.needed(Kind.ROLE, "node")
     version = {"id": template.name, "version": str(template.data.get("DefaultVersionNumber") or 1)}
-    arn = str(role.data["Arn"]) if role else ""
+    arn = str(role.data["Arn"])
     parameters = node_template.node_group(maker.cluster, group, arn, [one.name for one in usable], version)
 
     def request() -> Request:
@@ -170,14 +173,41 @@ def launch_template(maker: Maker, group: NodeGroup, data: Mapping[str, Any], con
     return changed
 
 
-def judged_group(maker: Maker, group: Object) -> Finding:
+def judged_group(maker: Maker, name: str, group: Object | None) -> Finding:
+    """Finding on a group; None for one that AWS does not list."""
+    if group is None:
+        return fail("node-group", name, GONE, "see who removed it, then run `gpuctl eks resume`")
     found = health.issues(group.data)
     text = "; ".join(map(str, found))
     hint = next((action for action in map(health.hint, found) if action), "")
     if group.state == "ACTIVE" and not found:
         size = group.data.get("scalingConfig", {}).get("desiredSize")
+        if any(one.name == name and one.capacity is Capacity.BLOCK for one in maker.cluster.node_groups):
+            return judged_block(maker, name, int(size or 0))
         return ok("node-group", group.name, f"ACTIVE, {size} nodes desired")
     if group.state == "ACTIVE":
         return warn("node-group", group.name, f"ACTIVE, with issues: {text}", hint)
     again = hint or "remove the cause, then run `gpuctl eks resume`, which makes it again"
     return fail("node-group", group.name, f"{group.state}: {text or 'AWS names no reason'}", again)
+
+
+def judged_block(maker: Maker, name: str, desired: int) -> Finding:
+    """Finding on an ACTIVE group on a capacity block: EKS calls it ACTIVE without looking whether its nodes joined."""
+    filters = [
+        {"Name": "tag:eks:cluster-name", "Values": [maker.cluster.name]},
+        {"Name": "tag:eks:nodegroup-name", "Values": [name]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]
+    request = Request(f"count the nodes of {name}", "ec2", "DescribeInstances", "Reservations", {"Filters": filters})
+    try:
+        running = sum(maker.aws.read(request, lambda answer: len(answer["Instances"])))
+    except GpuctlError as error:
+        return unknown_because("node-group", name, error)
+    numbers: dict[str, Number] = {"running_nodes": running, "desired_nodes": desired}
+    if running < desired:
+        message = f"ACTIVE, and {running} of {desired} desired instances run"
+        return warn("node-group", name, message, "`gpuctl eks status` counts them again", **numbers)
+    if not desired:
+        return ok("node-group", name, "ACTIVE, 0 nodes desired")
+    message = f"ACTIVE, {running} instances run; for a block EKS does not check that they joined"
+    return unknown("node-group", name, message, "`kubectl get node`", **numbers)

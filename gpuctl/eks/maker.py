@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -21,21 +21,27 @@ from gpuctl.eks.objects import (
     tags,
     token,
 )
-from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Waiter
+from gpuctl.eks.wait import ROLE_KNOWN, TimeUp, Wait, Waiter
 
 ATTEMPTS = 4  # of a change without an answer: the state is read before each
+LOOKS = 6  # after a lost answer, ten seconds apart: EC2 and IAM list a new object up to a minute late
+# Kinds whose requests AWS recognizes by a token: a repeat makes nothing twice.
+WITH_TOKEN = frozenset({Kind.NAT, Kind.ROUTES, Kind.TEMPLATE, Kind.CLUSTER, Kind.GROUP, Kind.ENTRY})
+BUSY = ("CREATING", "UPDATING", "DELETING")
 # What AWS answers to a request that an attempt without an answer has carried out.
 DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
 
 
 @dataclass(frozen=True)
 class Design:
-    """A cluster with what only AWS knows about its types. `needed_zones`: node group -> zones that it can use."""
+    """A cluster with what only AWS knows about its types. `needed_zones`: node group -> zones that it can use.
+    `strategies`: placement group -> its strategy."""
 
     cluster: EksCluster
     networks: Mapping[str, NodeNetwork]  # by node group
     needed_zones: Mapping[str, frozenset[str]]
     has_gpus: bool
+    strategies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,8 +90,7 @@ class Maker:
                 if attempt == ATTEMPTS:
                     raise
                 self.waiter.progress(f"{send.doing}: no answer; looking whether it was done")
-                self.waiter.sleep(self.waiter.every_s)
-                self.state.objects = states.read(self.aws, self.cluster.name).objects
+                self.look(kind, part)
                 continue
             data = answer.get(member, answer) if member else answer
             name = str(data.get(MEMBERS[kind][0]) or part)
@@ -95,6 +100,24 @@ class Maker:
             self.waiter.progress(f"made {made}")
             return made
         raise AssertionError("unreachable")
+
+    def look(self, kind: Kind, part: str) -> None:
+        """Look for an object whose answer was lost. What was confirmed stays known: AWS may not list it yet."""
+        for _ in range(1 if kind in WITH_TOKEN else LOOKS):
+            self.waiter.sleep(self.waiter.every_s)
+            known = {(one.kind, one.name) for one in self.state.objects}
+            for one in states.read(self.aws, self.cluster.name).objects:
+                if (one.kind, one.name) not in known:
+                    self.state.add(one)
+            if self.state.get(kind, part) is not None:
+                return
+
+    def needed(self, kind: Kind, part: str) -> Object:
+        """The object of a part that an earlier step has made."""
+        found = self.state.get(kind, part)
+        if found is None:
+            raise GpuctlError(f"use the {kind} {part}", "it was made, and is not known", "run the command again")
+        return found
 
     def checked(self, item: Object) -> Object:
         """The object, if it is ours; GpuctlError for one that only has its name."""
@@ -138,6 +161,30 @@ class Maker:
             return Request(f"make the {kind} {part}", "ec2", operation, "", {**parameters, "TagSpecifications": tagged})
 
         return self.ensure(kind, part, request, member)
+
+    def settled(
+        self, kind: Kind, names: Collection[str], wait: Wait, on_row: Callable[[Object], None] = lambda _: None
+    ) -> dict[str, Object | None]:
+        """Each of these addons or node groups once none changes any more; None for one that AWS does not list."""
+        last: dict[str, Object] = {}
+
+        def poll() -> tuple[bool | None, str]:
+            last.clear()
+            for one in states.in_cluster(self.aws, self.state, [kind]):
+                if one.name in names:
+                    last[one.name] = one
+                    self.state.add(one)
+                    on_row(one)
+            shown = {name: last[name].state if name in last else "not listed" for name in names}
+            busy = [f"{name} {state}" for name, state in shown.items() if state in (*BUSY, "not listed")]
+            return (None if busy else True), ", ".join(busy)
+
+        try:
+            self.waiter.until(wait, poll)
+        except TimeUp:
+            if any(one.state in BUSY for one in last.values()):
+                raise
+        return {name: last.get(name) for name in names}
 
     def once_role_is_known(self, make: Callable[[], Object]) -> Object:
         """Repeat a request that AWS refuses as it does not know the new role yet."""

@@ -70,6 +70,12 @@ def _zones_of(group: NodeGroup, kind: Type, facts: Facts) -> frozenset[str]:
     return frozenset([one.zone_id]) if one else frozenset()
 
 
+def strategies(facts: Facts) -> dict[str, str]:
+    """Placement group -> its strategy; none if AWS did not answer, which is a finding of the plan."""
+    groups = facts.placement_groups
+    return {} if isinstance(groups, GpuctlError) else {name: one.strategy for name, one in groups.items()}
+
+
 def choose_zones(
     available: Collection[str], needed: Mapping[str, frozenset[str]], kept: Mapping[int, str]
 ) -> list[str]:
@@ -96,10 +102,15 @@ def choose_zones(
     return [kept.get(number) or rest.pop(0) for number in range(len(chosen))]
 
 
-def homes(group: NodeGroup, has_efa: bool, needed: Collection[str], subnets: Sequence[Home]) -> list[Home]:
-    """Subnets of a group. EFA and cluster placement groups do not leave a zone: then those of the emptiest one."""
+def homes(
+    group: NodeGroup, has_efa: bool, needed: Collection[str], subnets: Sequence[Home], strategy: str = ""
+) -> list[Home]:
+    """Subnets of a group. EFA and cluster placement groups do not leave a zone: then those of the emptiest one.
+
+    `strategy`: of a placement group that the group names.
+    """
     usable = [one for one in subnets if one.zone_id in needed]
-    if not usable or not (has_efa or group.placement == "cluster"):
+    if not usable or not (has_efa or "cluster" in (group.placement, strategy)):
         return usable
     free: dict[str, int] = {}
     for one in usable:

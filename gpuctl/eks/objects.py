@@ -14,6 +14,7 @@ CLUSTER, REGION, PART = "gpuctl:cluster", "gpuctl:region", "gpuctl:part"
 EXPIRES, CONTENT = "gpuctl:expires", "gpuctl:content"
 ROLE_PATH = "/gpuctl/"  # of the first role alone: managed node groups do not take a role with a path
 MOST_ROLE_NAME = 64
+MOST_OBJECT_NAME = 128  # of a launch template
 EFA_GROUP = "efa"  # part of the security group
 
 
@@ -116,8 +117,13 @@ def role_name(cluster: str, region: str, part: str) -> str:
 
 
 def object_name(cluster: str, part: str) -> str:
-    """Name of a launch template, placement group or security group."""
-    return f"gpuctl-{cluster}-{part}"
+    """Name of a launch template, placement group or security group. Names of clusters have no dot: a-b with a part c
+    is not a with b-c."""
+    whole = f"gpuctl-{cluster}.{part}"
+    if len(whole) <= MOST_OBJECT_NAME:
+        return whole
+    short = hashlib.sha256(cluster.encode()).hexdigest()[:12]
+    return f"gpuctl-{cluster[:30]}-{short}.{part}"
 
 
 def expiry(made: datetime, ttl_hours: float | None) -> str:

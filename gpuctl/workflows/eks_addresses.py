@@ -62,7 +62,8 @@ def homes(cluster: EksCluster, group: NodeGroup, node: Node, facts: Facts, listi
     )
     given = [one for one in listing.subnets if one.name in cluster.subnets]
     places = [Home(one.name, one.zone_id, min(one.aws_free)) for one in given]
-    chosen = {one.name for one in network.homes(group, has_efa, zones, places)}
+    strategy = network.strategies(facts).get(group.placement, "")
+    chosen = {one.name for one in network.homes(group, has_efa, zones, places, strategy)}
     return [one for one in given if one.name in chosen]
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, Verdict, warn
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import create, network
 from gpuctl.eks import state as states
 from gpuctl.eks.maker import Design
-from gpuctl.eks.model import EksCluster
+from gpuctl.eks.model import EksCluster, NodeGroup
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.objects import Kind, State, expires
+from gpuctl.eks.quotas import quota_name
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import demand, node_type
 from gpuctl.workflows import eks_plan
@@ -26,26 +28,68 @@ COUNT_NETWORK = frozenset({"limit"})
 
 
 def started(aws: Aws, cluster: EksCluster) -> State:
-    """Objects that exist already; those of an interrupted run among them."""
-    return states.read(aws, cluster.name)
+    """Objects that exist already, of an interrupted run; InvalidInput if its removal has begun."""
+    state = states.read(aws, cluster.name)
+    create.refuse_removal(state)
+    return state
 
 
 def plan(aws: Aws, cluster: EksCluster, state: State) -> EksPlan:
     """The plan, without findings on what an earlier run made."""
+    closed = endpoint(cluster)
     made = eks_plan.plan(aws, cluster)
-    return EksPlan(cluster, due(made.findings, state), made.costs, made.prices, made.facts, made.nodes)
+    return EksPlan(
+        cluster, [*due(made.findings, state, cluster), *closed], made.costs, made.prices, made.facts, made.nodes
+    )
 
 
-def due(findings: Sequence[Finding], state: State) -> list[Finding]:
-    """Findings on what is still to be made. UNKNOWN ones stay: they count nothing."""
+def endpoint(cluster: EksCluster) -> list[Finding]:
+    """Nodes without a private endpoint reach the public one from an address that `allowed` must hold."""
+    if cluster.private_endpoint or not cluster.allowed:
+        return []
+    if cluster.vpc is not None:
+        wrong = "nodes reach the endpoint from the NAT gateway, whose address is not in `allowed`: none would join"
+        raise InvalidInput(f"make {cluster.name}", wrong, "set private_endpoint: true, or leave allowed out")
+    message = "without a private endpoint, nodes join only if `allowed` holds the address from which they leave the VPC"
+    return [warn("network", cluster.name, message, "set private_endpoint: true")]
+
+
+def due(findings: Sequence[Finding], state: State, cluster: EksCluster) -> list[Finding]:
+    """Findings on what is still to be made. UNKNOWN ones stay: they count nothing.
+
+    Those on nodes of groups that exist go. One that counts such nodes beside others is a WARN, as it counts them twice.
+    """
     skipped = set[str]()
     if any(one.ours for one in state.of(Kind.CLUSTER)):
         skipped.add("name")
-    if state.of(Kind.GROUP):
-        skipped |= COUNT_NODES
     if state.of(Kind.VPC):
         skipped |= COUNT_NETWORK
-    return [one for one in findings if one.check not in skipped or one.verdict is Verdict.UNKNOWN]
+    exist = {one.name for one in state.of(Kind.GROUP)}
+    there = _counted([one for one in cluster.node_groups if one.name in exist])
+    left = _counted([one for one in cluster.node_groups if one.name not in exist])
+    kept = []
+    for one in findings:
+        key = (one.check, one.subject)
+        if one.verdict is Verdict.UNKNOWN:
+            kept.append(one)
+        elif (
+            one.check in skipped
+            or (there and not left and one.check in COUNT_NODES)
+            or (key in there and key not in left)
+        ):
+            continue
+        elif one.verdict is Verdict.FAIL and there and (key in there or one.check == "addresses"):
+            message = f"{one.message} (nodes that exist are counted twice)"
+            kept.append(replace(one, verdict=Verdict.WARN, message=message))
+        else:
+            kept.append(one)
+    return kept
+
+
+def _counted(groups: Sequence[NodeGroup]) -> set[tuple[str, str]]:
+    """Check and subject of findings that count nodes of these groups."""
+    found = {(check, one.name) for one in groups for check in ("quota", "reservation", "addresses")}
+    return found | {("quota", quota_name(one.instance_type, one.capacity)) for one in groups}
 
 
 def is_late(state: State) -> bool:
@@ -68,7 +112,8 @@ def design(made: EksPlan) -> Design:
         pods = demand.demand(kind, planned, cni, 0).most_pods
         networks[group.name] = NodeNetwork([Nic(one.card, one.device, one.kind) for one in planned], pods)
     has_gpus = any(group.instance_type.startswith(GPU_FAMILIES) for group in cluster.node_groups)
-    return Design(cluster, networks, network.needed_zones(cluster, made.facts), has_gpus)
+    zones = network.needed_zones(cluster, made.facts)
+    return Design(cluster, networks, zones, has_gpus, network.strategies(made.facts))
 
 
 def make(aws: Aws, made: EksPlan, waiter: Waiter) -> list[Finding]:

@@ -56,3 +56,9 @@ def test_efa_and_cluster_placement_stay_in_the_emptiest_zone(placement: str, has
     subnets = [Home("a", "use1-az1", 10), Home("b", "use1-az2", 99), Home("c", "use1-az4", 500)]
     chosen = homes(group(placement), has_efa, {"use1-az1", "use1-az2"}, subnets)
     assert [one.name for one in chosen] == names
+
+
+@pytest.mark.parametrize(("strategy", "names"), [("cluster", ["b"]), ("partition", ["a", "b"]), ("", ["a", "b"])])
+def test_a_named_placement_group_stays_in_a_zone_if_its_strategy_is_cluster(strategy: str, names: list[str]) -> None:
+    subnets = [Home("a", "use1-az1", 10), Home("b", "use1-az2", 99)]
+    assert [one.name for one in homes(group("theirs"), False, ANY, subnets, strategy)] == names

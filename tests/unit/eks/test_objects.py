@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gpuctl.eks.objects import Kind, Object, State, expires, expiry, from_answer, role_name, tags, token
+from gpuctl.eks.objects import Kind, Object, State, expires, expiry, from_answer, object_name, role_name, tags, token
 
 LONG = "a" * 100
 
@@ -47,3 +47,9 @@ def test_the_end_of_the_time_to_live_survives_as_a_tag() -> None:
 def test_a_second_object_of_a_part_is_a_duplicate() -> None:
     vpcs = [Object(Kind.VPC, name, "vpc", ours=True) for name in ("vpc-1", "vpc-2")]
     assert State("lab", "us-east-1", vpcs).duplicates() == [vpcs[1]]
+
+
+def test_names_of_two_clusters_do_not_meet_and_fit_a_launch_template() -> None:
+    assert object_name("a-b", "c") != object_name("a", "b-c")
+    names = {object_name(one, "p" * 63) for one in (LONG, LONG[:-1] + "b")}
+    assert (len(names), max(map(len, names)) <= 128) == (2, True)
