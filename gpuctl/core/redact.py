@@ -11,17 +11,22 @@ from urllib.parse import quote, quote_plus
 GONE = "<removed>"
 # A count of tokens is not a secret, nor is a tokenizer.
 COUNTED = r"(?!iz|s[\"']?[ \t]*[:=][ \t]*[\d.]+(?:[\s,;}\]]|$))"
-KEYS = "(?:api|access|wandb|private|account|signing|encryption)[_-]?key"
-KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|{KEYS}|credential|(?:mysql|redis|db)_pwd"
+KEYS = "(?:api|access|wandb|private)[_-]?key"
+# Settings also have such names: a short value or a lower-case word is none of these keys.
+NO_KEY = r"[\"']?[ \t]*[:=][ \t]*[\"']?(?:[^\s\"',;}]{0,5}|(?-i:[a-z]+))(?:[\s\"',;}]|$)"
+KEYS_OR_SETTINGS = rf"(?:account|signing|encryption)[_-]?key(?!{NO_KEY})"
+KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|{KEYS}|{KEYS_OR_SETTINGS}|credential|(?:mysql|redis|db)_pwd"
 NAMED = rf"(?=[\w.-]*(?:{KINDS}))[\w.-]++"
-# Names about a secret that are no secrets: its name, its file, its lifetime. Matching starts only at the name's start.
-VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
+# Names about a secret that are no secrets: its name, its file, its lifetime. The secret_id of Vault is one.
+ABOUT = "(?<!seconds)(?<!name)(?<!file)(?<!path)(?<!type)(?<!provider)(?:(?<!id)|(?<=secret_id)|(?<=secret-id))"
+VALUED = rf"(?<![\w.-]){NAMED}{ABOUT}"  # matching starts only at the name's start
 QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
 USER = r"(?:-[uU]|--(?:proxy-)?user)"
 WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
 KEY_NAME = "[A-Z ]*PRIVATE KEY(?: BLOCK)?"
-SIGNED = "x-amz-(?:signature|credential|security-token)|x-goog-signature|signature|sig"  # parameters of an address
+SIGNED = "x-amz-(?:signature|credential|security-token)|x-goog-signature"  # parameters of an address
 IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
+PAIR = r"[^\s=;,\"'\\<]+=(?:\\?\"[^\"\\\n]*\\?\"|[^\s;\"'\\]*)"  # of a cookie
 # Groups: `keep` stays in front, `end` stays behind; the text between is removed.
 # Credentials by their own shape, whatever the name in front of them.
 SHAPES = (
@@ -40,7 +45,7 @@ SHAPES = (
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|xox[abposr]-[\w-]{10,}|glpat-[\w-]{16,})",
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,})",
     # Google, npm, PyPI, Stripe, SendGrid, Databricks, Vault, age
-    r"\b(?:AIza[\w-]{35}|GOCSPX-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,})",
+    r"\b(?:AIza[\w-]{35}|GOCSPX-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{40,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,})",
     r"\b(?:SG\.[\w-]{16,}\.[\w-]{16,}|dapi[0-9a-f]{32}|hv[sbr]\.[\w-]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{50,})",
     # Webhooks of Slack and Discord: whoever has the address may post
     r"(?P<keep>https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/)(?!<)[\w/-]+",
@@ -56,11 +61,13 @@ PATTERNS = (
     # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
     rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",
     rf"(?im:(?P<keep>^(?P<indent>[ \t]*(?:-[ \t]+)?)(?=-){VALUED}[ \t]*\n(?P=indent)))[^\s<-][^\n]*",
-    # Signatures of presigned addresses: X-Amz-Signature=…, sig=…; Docker's "auth": "…"; cookies; .netrc
+    # Signatures of presigned addresses: X-Amz-Signature=…, sig=…; .netrc
     rf"(?P<keep>(?i:[?&](?:{SIGNED})=))(?!<)[^\s&\"'\\]+",
-    rf"(?P<keep>{QUOTE}auth{QUOTE}[ \t]*:[ \t]*{QUOTE})(?!<)[A-Za-z0-9+/=_-]{{6,}}",
-    rf"(?P<keep>(?i:\b(?:set-)?cookie{IS}(?:{QUOTE})?))(?!<)[^\n\"'\\]+",
-    r"(?P<keep>(?i:\blogin[ \t]+\S+\s+password[ \t]+))(?!<)\S+",
+    r"(?P<keep>(?i:[?&](?:signature|sig)=))(?!<)[^\s&\"'\\]{16,}",
+    r"(?P<keep>(?i:\b(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+))(?!<)\S+",
+    # Cookies, which are name=value: in quotes up to the same quote, else pair by pair
+    rf"(?P<keep>(?i:\b(?:set-)?cookie{IS})(?P<quote>{QUOTE}))(?=[^\s=;,\"'<]+=)(?:(?!(?P=quote))[^\n])+(?P<end>(?P=quote))",
+    rf"(?P<keep>(?i:\b(?:set-)?cookie{IS})){PAIR}(?:;[ \t]*(?:{PAIR}|[\w-]+))*+",
     # Pwd=… of connection strings; hashed passwords as in /etc/shadow
     r"(?P<keep>(?i:;[ \t]*pwd=))(?!<)[^;\s\"']+",
     r"(?<![\w$])\$(?:2[aby]|apr1|[156y])\$[\w./$=,-]{20,}",
@@ -69,6 +76,7 @@ PATTERNS = (
 )
 SHAPED = [re.compile(pattern) for pattern in SHAPES]
 READ = [re.compile(pattern) for pattern in PATTERNS]
+DOCKER_AUTH = re.compile(rf"({QUOTE}auth{QUOTE}[ \t]*:[ \t]*{QUOTE})([A-Za-z0-9+/_-]{{8,}}={{0,2}})(?={QUOTE})")
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
 QUOTED: tuple[Callable[[str], str], ...] = (
     lambda value: quote(value, safe=""),
@@ -81,18 +89,16 @@ KEY_LINE = re.compile(r"[A-Za-z0-9+/=]*")
 SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
 
 
-def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
+def removed(text: str, known: Iterable[str] | Known = ()) -> tuple[str, int]:
     """Return the text without secrets and their number. `known`: values of Secrets, removed everywhere."""
-    count = 0
-    for value in _forms(known):
-        count += text.count(value)
-        text = text.replace(value, GONE)
+    text, count = (known if isinstance(known, Known) else Known(known)).removed(text)
     for pattern in READ:
         text, replaced = pattern.subn(_without, text)
         count += replaced
     text, replaced = _without_cut_key(text)
     count += replaced
     before = text.count(GONE)
+    text = DOCKER_AUTH.sub(_without_docker_auth, text)
     text = BLOB.sub(_without_blob, text)
     return text, count + text.count(GONE) - before
 
@@ -113,6 +119,22 @@ def _forms(known: Iterable[str]) -> list[str]:
         parts |= {quoted(part) for part in (value, value.strip()) for quoted in QUOTED}
         forms |= {part for part in parts if len(part) >= SHORTEST}
     return sorted(forms, key=lambda form: (-len(form), form))
+
+
+class Known:
+    """Values of Secrets in all forms in which a text may have them; made once for many texts."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._forms = _forms(values)
+
+    def removed(self, text: str) -> tuple[str, int]:
+        """Return the text without the values, and how often they were in it."""
+        count = 0
+        for form in self._forms:
+            if form in text:
+                count += text.count(form)
+                text = text.replace(form, GONE)
+        return text, count
 
 
 def _without_cut_key(text: str) -> tuple[str, int]:
@@ -138,3 +160,18 @@ def _without_blob(match: re.Match[str]) -> str:
     if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+|[0-9]+|[a-z/]+|[A-Z/]+", text) or text.count("/") > len(text) / 12:
         return text
     return GONE
+
+
+def _without_docker_auth(match: re.Match[str]) -> str:
+    """Remove user:password in base64; keep a word such as "disabled"."""
+    return f"{match[1]}{GONE}" if user_password(match[2]) else match[0]
+
+
+def user_password(text: str) -> str | None:
+    """Return the password of user:password in base64; None if the text is anything else."""
+    try:
+        plain = base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
+    except ValueError:
+        return None
+    user, colon, password = plain.partition(":")
+    return password if plain.isprintable() and user and colon and password else None

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gpuctl.core.redact import GONE, removed
+from gpuctl.core.redact import GONE, has_credential, removed
 
 GO = {
     "Authorization: Bearer abcdef0123456789": f"Authorization: Bearer {GONE}",
@@ -51,10 +51,16 @@ GO = {
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----": (
         f"-----BEGIN PGP PRIVATE KEY BLOCK-----{GONE}-----END PGP PRIVATE KEY BLOCK-----"
     ),
-    "AccountKey=abcd;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
+    "AccountKey=ab3d5f==;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
     "step 1\nMIIEabc/+\nabc==\n-----END RSA PRIVATE KEY-----\nstep 2": (
         f"step 1\n{GONE}-----END RSA PRIVATE KEY-----\nstep 2"
     ),
+    "GET /x?sig=abcdef0123456789abcdef%3D&b=2": f"GET /x?sig={GONE}&b=2",
+    'Cookie: a="x"; session=hunter2x': f"Cookie: {GONE}",
+    "{'Cookie': 'a=\"x\"; session=hunter2x', 'n': 1}": f"{{'Cookie': '{GONE}', 'n': 1}}",
+    "VAULT_SECRET_ID=hunter2x": f"VAULT_SECRET_ID={GONE}",
+    "ENCRYPTION_KEY=Hunter2x": f"ENCRYPTION_KEY={GONE}",
+    "pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAwLTAwMDAtMDAwMC0wMDAw": GONE,
     "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
 }
 STAY = [
@@ -76,6 +82,16 @@ STAY = [
     "      --password-file /etc/db/password",
     "docker run -u 1000:1000 x",
     'MountVolume.SetUp failed for volume "x" : secret "db" not found',
+    '"auth": "disabled", "auth": "anonymous", "auth": "munge_v2"',
+    "cookie: 5",
+    "NFS: cookie=17 verifier",
+    "encryption_key: none",
+    "encryption_key: none of the host",
+    "signing_key=ephemeral",
+    "ENCRYPTION_KEY_PROVIDER=aws, token_type=Bearer, pad_token_id=50256",
+    "account_key: A",
+    "GET /x?sig=11",
+    "login root password prompt",
     "Mounts: /var/run/secrets/kubernetes.io/serviceaccount from kube-api-access (ro)",
 ]
 
@@ -90,6 +106,10 @@ def test_a_secret_is_removed(text: str, left: str) -> None:
 @pytest.mark.parametrize("text", STAY)
 def test_ordinary_text_stays(text: str) -> None:
     assert removed(text) == (text, 0)
+
+
+def test_a_long_name_of_a_mirror_is_no_credential() -> None:
+    assert not has_credential("pypi-mirror-for-the-gpu-cluster-team-in-region-eu-central-1")
 
 
 def test_known_values_are_removed_everywhere_and_in_base64() -> None:
