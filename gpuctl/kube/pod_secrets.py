@@ -15,7 +15,8 @@ from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.engine import typed_json
 
 SECRET_NAME = re.compile(rf"{NAMED}|auth", re.IGNORECASE)
-URL_PASSWORD = re.compile(r"[\w+.-]+://[^\s:/@]*:([^\s/?#\"'\\]+)@")
+URL_PASSWORD = re.compile(r"(?<![\w+.-])[\w+.-]++://[^\s:/@]*:([^\s/?#\"'\\]+)@")
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")  # everyone may read it
 NO_SECRETS = ("true", "false", "yes", "no", "on", "off", "none", "null")  # values of switches such as USE_TOKEN
 
 
@@ -105,10 +106,11 @@ def decoded(data: Mapping[str, str]) -> list[str]:
     """Return a Secret's values as base64 and, if they are text, decoded, with the secrets inside them."""
     texts = []
     for value in data.values():
-        texts.append(value)
         try:
             text = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
+            texts.append(value)
             continue
-        texts += [text, *inside(text)]
+        if secret := CERTIFICATE.sub("", text).strip():
+            texts += [value, text if secret == text.strip() else secret, *inside(text)]
     return texts
