@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.redact import removed
+from gpuctl.core.redact import Known, removed
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import SEVERITY, Finding, overall
 from gpuctl.domain.pod_status import statuses
@@ -46,7 +46,7 @@ class Redactor:
     """Removes secrets from texts, and counts them."""
 
     def __init__(self, known: Sequence[str]) -> None:
-        self._known = known
+        self._known = Known(known)
         self.count = 0
 
     def text(self, text: str) -> str:
@@ -61,6 +61,21 @@ class Redactor:
         texts = self.text("\n".join(lines)).split("\n")
         return [printable(line.rstrip("\r").rpartition("\r")[2]) for line in texts]
 
+    def record(self, value: Any) -> Any:
+        """Return an object of the API whose messages and annotations have no secrets; `Any`: JSON of any shape."""
+        if isinstance(value, list):
+            return [self.record(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            name: self.text(item)
+            if name == "message" and isinstance(item, str)
+            else {key: self.text(str(text)) for key, text in item.items()}
+            if name == "annotations" and isinstance(item, Mapping)
+            else self.record(item)
+            for name, item in value.items()
+        }
+
     def finding(self, finding: Finding) -> Finding:
         return replace(finding, message=printable(self.text(finding.message)))
 
@@ -69,8 +84,10 @@ def gather(kube: Kubectl, request: Request) -> Bundle:
     """Read the pods, and make the text; `GpuctlError` if a pod or the cluster cannot be read."""
     pods = _worst_first(_pods(kube, request))
     read, others = pods[:MOST_PODS], pods[MOST_PODS:]
-    values, unread = _secret_values(kube, read)
+    values, unread = _secret_values(kube, pods)  # messages of the others are in the text, too
     redactor = Redactor([*values, *(value for pod in pods for value in literals(pod))])
+    # Before any message is cut or joined to one line, which would hide a value.
+    read, others = [[redactor.record(pod) for pod in some] for some in (read, others)]
     records = [_records(kube, pod, request, redactor) for pod in read]
     findings = [redactor.finding(finding) for one in records for finding in judge.of_records(one)]
     findings += [redactor.finding(finding) for pod in others for finding in judge.of_status(pod)]
@@ -125,13 +142,15 @@ def _secret_values(kube: Kubectl, pods: Sequence[Object]) -> tuple[list[str], li
 def _records(kube: Kubectl, pod: Object, request: Request, redactor: Redactor) -> Records:
     node_name = (pod.get("spec") or {}).get("nodeName")
     node, why = _node(kube, node_name) if node_name else (None, "")
+    of_pod = _events(kube, "Pod", pod["metadata"]["name"], str(pod["metadata"].get("uid") or ""))
+    of_node = _events(replace(kube, namespace=NODE_EVENTS), "Node", node_name) if node_name else Events()
     return Records(
         pod,
         [_log(kube, pod, name, before, request.lines, redactor) for name, before in _runs(pod, request.container)],
-        _events(kube, "Pod", pod["metadata"]["name"], str(pod["metadata"].get("uid") or "")),
-        node,
+        replace(of_pod, items=redactor.record(of_pod.items)),
+        redactor.record(node),
         why,
-        _events(replace(kube, namespace=NODE_EVENTS), "Node", node_name) if node_name else Events(),
+        replace(of_node, items=redactor.record(of_node.items)),
     )
 
 
@@ -159,7 +178,7 @@ def _log(kube: Kubectl, pod: Object, container: str, before: bool, lines: int, r
     arguments = ["logs", pod["metadata"]["name"], f"--container={container}", f"--tail={lines}", TIMEOUT]
     code, out, err = kube.try_to(*arguments, *(["--previous"] if before else []))
     if code:
-        return Log(container, before=before, why=printable(redactor.text(gist(err))))
+        return Log(container, before=before, why=printable(gist(redactor.text(err))))
     text = out if len(out) <= MOST_LOG else out[-MOST_LOG:].partition("\n")[2]
     texts = redactor.lines(text.removesuffix("\n").split("\n")) if text else []
     return Log(container, texts, before)
@@ -171,7 +190,7 @@ def _events(kube: Kubectl, kind: str, name: str, uid: str = "") -> Events:
         found = kube.json(f"read the events of {name}", "get", "events", f"--field-selector={selector}", TIMEOUT)
     except GpuctlError as error:
         return Events(why=error.wrong)
-    return Events(found.get("items") or ())
+    return Events(found.get("items") or [])
 
 
 def _node(kube: Kubectl, name: str) -> tuple[Mapping[str, Any] | None, str]:

@@ -163,6 +163,31 @@ def test_of_many_pods_those_that_failed_first_are_read(folder: Path) -> None:
     assert any("not of team/trainer-2, team/trainer-1, team/trainer-0" in note for note in bundle.notes)
 
 
+def test_messages_of_pods_whose_logs_are_not_read_have_no_secrets(folder: Path) -> None:
+    pods = [crashed(f"trainer-{n}", f"2026-01-01T00:1{9 - n}:00Z") for n in range(7)]
+    pods[0]["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "db"}}]
+    terminated = pods[0]["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    terminated["message"] = "cannot log in with tiger-42-lion"
+    standin_kubectl(folder, pods=pods, secret={"data": {"k": base64.b64encode(b"tiger-42-lion").decode()}})
+    bundle = gather(Kubectl("dev", "team"), Request(selector="app=x"))
+    assert "=== pod team/trainer-0 ===" not in bundle.text
+    assert "it wrote: cannot log in with <removed>" in bundle.text
+    assert "tiger" not in bundle.text
+
+
+@pytest.mark.parametrize("before", ["x" * 392 + " ", ""])
+def test_a_value_is_removed_before_a_message_is_cut_or_joined(folder: Path, before: str) -> None:
+    value = "tiger  42\tlion eats much"
+    pod = crashed(envFrom=[{"secretRef": {"name": "db"}}])
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = f"{before}{value}"
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": f"{before}{value}"}]
+    events = [{**EVENT, "message": f"{before}{value}"}]
+    node = {**NODE, "status": {"conditions": [{"type": "Ready", "status": "False", "message": f"{before}{value}"}]}}
+    data = {"k": base64.b64encode(value.encode()).decode()}
+    standin_kubectl(folder, pod=pod, secret={"data": data}, events=events, node=node, node_events=events)
+    assert "tiger" not in gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
+
+
 def test_no_pod_and_no_container_of_that_name_are_errors(folder: Path) -> None:
     standin_kubectl(folder, pods=[])
     with pytest.raises(GpuctlError, match="the namespace team has none"):
