@@ -61,6 +61,23 @@ GO = {
     "VAULT_SECRET_ID=hunter2x": f"VAULT_SECRET_ID={GONE}",
     "ENCRYPTION_KEY=Hunter2x": f"ENCRYPTION_KEY={GONE}",
     "pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAwLTAwMDAtMDAwMC0wMDAw": GONE,
+    "{'passwd': u'hunter2x'}": f"{{'passwd': u'{GONE}'}}",
+    "b'password': b'hunter2x'": f"b'password': b'{GONE}'",
+    "password=SecretStr('hunter2x')": f"password=SecretStr('{GONE}')",
+    "'password' => 'hunter2x'": f"'password' => '{GONE}'",
+    "token: >-\n  hunter2x\nn: 1": f"token: >-\n{GONE}\nn: 1",
+    "  - token: |\n      hunter2x\n      more\n  - n: 1": f"  - token: |\n{GONE}\n  - n: 1",
+    "Authorization: Bearer\n  hunter2x": f"Authorization: Bearer\n  {GONE}",
+    "Authorization: Token\n  hunter2": f"Authorization: Token\n  {GONE}",
+    "Authorization: hunter2\n  step 1": f"Authorization: {GONE}\n  step 1",
+    "map[Authorization:[Bearer hunter2]]": f"map[Authorization:[Bearer {GONE}",
+    'Authorization: Digest username="bob", response="hunter2"': (
+        f'Authorization: Digest {GONE}"bob", response="{GONE}"'
+    ),
+    "AWS4-HMAC-SHA256 Credential=x/y, SignedHeaders=host;date, Signature=0a1b": (
+        f"AWS4-HMAC-SHA256 Credential={GONE}, SignedHeaders=host;date, Signature={GONE}"
+    ),
+    r"{\\\"password\\\":\\\"hunter2x\\\",\\\"n\\\":1}": rf"{{\\\"password\\\":\\\"{GONE}\\\",\\\"n\\\":1}}",
     "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
 }
 STAY = [
@@ -108,6 +125,37 @@ def test_ordinary_text_stays(text: str) -> None:
     assert removed(text) == (text, 0)
 
 
+LINE = "MIIE" + 15 * "aB3+"
+
+
+@pytest.mark.parametrize("label", ["", "[rank0]: ", "2026-01-01T00:00:00.123Z ", "2026-01-01 00:00:00 INFO "])
+@pytest.mark.parametrize("edges", [("BEGIN", "END"), ("BEGIN",), ("END",)])
+def test_a_private_key_goes_also_if_it_is_cut(label: str, edges: tuple[str, ...]) -> None:
+    begin, end = (f"-----{edge} RSA PRIVATE KEY-----" if edge in edges else "x y: z" for edge in ("BEGIN", "END"))
+    lines = ["step 1 of it", begin, LINE, LINE, "MIIEab3=", end, "step 2 of it"]
+    text, count = removed("\n".join(f"{label}{line}" for line in lines))
+    assert "MIIE" not in text
+    assert f"{label}step 1 of it\n" in text
+    assert f"\n{label}step 2 of it" in text
+    assert count == 1
+
+
+@pytest.mark.parametrize("gap", ["\\n", " "])
+@pytest.mark.parametrize("edges", [("BEGIN", "END"), ("BEGIN",), ("END",)])
+def test_a_private_key_on_one_line_goes(gap: str, edges: tuple[str, ...]) -> None:
+    begin, end = (f"-----{edge} PRIVATE KEY-----{gap}" if edge in edges else "" for edge in ("BEGIN", "END"))
+    text, _ = removed(f"step 1 {begin}{LINE}{gap}{LINE}{gap}MIIEab3={gap}{end} more\nstep 2")
+    assert LINE not in text
+    assert text.startswith("step 1 ")
+    assert text.endswith(" more\nstep 2")
+
+
+def test_a_message_about_a_private_key_removes_nothing() -> None:
+    text = "it must have -----BEGIN PRIVATE KEY----- at the top\nstep 2\nand -----END PRIVATE KEY----- below\nstep 3"
+    assert removed(text.replace("-----END", "no END")) == (text.replace("-----END", "no END"), 0)
+    assert removed(text.replace("-----BEGIN", "no BEGIN")) == (text.replace("-----BEGIN", "no BEGIN"), 0)
+
+
 def test_a_long_name_of_a_mirror_is_no_credential() -> None:
     assert not has_credential("pypi-mirror-for-the-gpu-cluster-team-in-region-eu-central-1")
 
@@ -133,7 +181,25 @@ def test_a_short_value_does_not_remove_ordinary_words() -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",
-    ["a", " ", "\t", "\n", "-", '"', "pass", "aws", "a://", "https://", "a+", "a+https://", "token: ", "--password "],
+    [
+        "a",
+        " ",
+        "\t",
+        "\n",
+        "-",
+        '"',
+        "pass",
+        "aws",
+        "\\",
+        "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----",
+        "a://",
+        "https://",
+        "a+",
+        "a+https://",
+        "token: ",
+        "--password ",
+    ],
 )
 def test_time_grows_with_the_length_of_the_text_not_with_its_square(piece: str) -> None:
     text, _ = removed(f"{piece * (200_000 // len(piece))}\nDB_PASSWORD: hunter2\n")
