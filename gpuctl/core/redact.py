@@ -102,6 +102,13 @@ KEY_HEADER = re.compile(r"(?:Proc-Type|DEK-Info|Version|Comment|Hash): ")
 KEY_GAP = re.compile(r"((?:\\+[nr]|[ \t])+)")  # between the lines of a key that stands on one line
 LONGEST_KEY = 20_000  # characters, with labels before its lines
 SHORTEST_KEY_LINE = 32  # of one that is not the last
+# Values of settings that Secrets also hold: switches, log levels, ports and paths. They are in any log.
+ORDINARY = re.compile(
+    r"true|false|yes|no|on|off|none|null|trace|debug|info|notice|warn|warning|error|critical|fatal"
+    r"|[0-9]{1,5}|[0-9]+\.[0-9]+|(?:/[a-z0-9._-]{1,30})+/?",
+    re.IGNORECASE,
+)
+LONG = 8  # length from which a known value is removed also inside of a word, if it is not a word itself
 SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
 
 
@@ -133,7 +140,7 @@ def _forms(known: Iterable[str]) -> list[str]:
         parts = {value, value.strip(), *value.splitlines()}
         parts |= {base64.b64encode(part.encode()).decode() for part in (value, value.strip()) if part}
         parts |= {quoted(part) for part in (value, value.strip()) for quoted in QUOTED}
-        forms |= {part for part in parts if len(part) >= SHORTEST}
+        forms |= {part for part in parts if len(part) >= SHORTEST and not ORDINARY.fullmatch(part)}
     return sorted(forms, key=lambda form: (-len(form), form))
 
 
@@ -147,9 +154,13 @@ class Known:
         """Return the text without the values, and how often they were in it."""
         count = 0
         for form in self._forms:
-            if form in text:
-                count += text.count(form)
-                text = text.replace(form, GONE)
+            if form not in text:
+                continue
+            if len(form) < LONG or form.isalpha():
+                text, replaced = re.subn(rf"(?<!\w){re.escape(form)}(?!\w)", GONE, text)
+            else:
+                text, replaced = text.replace(form, GONE), text.count(form)
+            count += replaced
         return text, count
 
 

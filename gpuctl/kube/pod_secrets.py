@@ -10,16 +10,17 @@ from typing import Any
 from urllib.parse import unquote
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.redact import NAMED, user_password
+from gpuctl.core.redact import ABOUT, NAMED, user_password
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.engine import typed_json
 
-SECRET_NAME = re.compile(rf"{NAMED}|auth", re.IGNORECASE)
+SECRET_NAME = re.compile(rf"{NAMED}{ABOUT}(?<!tokens)|auth", re.IGNORECASE)
 URL_PASSWORD = re.compile(r"(?<![\w+.-])[\w+.-]++://[^\s:/@]*:([^\s/?#\"'\\]+)@")
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")  # everyone may read it
 # NAME=value of .env and ini, name: value of YAML
 LINE = re.compile(r"^[ \t]*(?:export[ \t]+)?[\"']?([\w.-]{1,100})[\"']?[ \t]*[:=][ \t]*(\S.*)$", re.MULTILINE)
 VOLUMES = ("cephfs", "rbd", "iscsi", "flexVolume", "scaleIO", "storageos")
+DIGEST_NAME = re.compile("commit|sha|revision|digest", re.IGNORECASE)  # of hexadecimal numbers that are no secrets
 NO_SECRETS = ("true", "false", "yes", "no", "on", "off", "none", "null")  # values of switches such as USE_TOKEN
 
 
@@ -47,7 +48,7 @@ def literals(pod: Mapping[str, Any]) -> list[str]:
     return [
         v["value"]
         for v in variables
-        if v["value"].lower() not in NO_SECRETS and (SECRET_NAME.fullmatch(v.get("name", "")) or is_random(v["value"]))
+        if v["value"].lower() not in NO_SECRETS and (SECRET_NAME.fullmatch(v.get("name", "")) or _is_random(v))
     ] + [part for v in variables for part in inside(v["value"])]
 
 
@@ -84,6 +85,10 @@ def _in_json(value: str) -> Iterator[str]:
             yield from (
                 text for name, text in level.items() if isinstance(text, str) and SECRET_NAME.fullmatch(str(name))
             )
+
+
+def _is_random(variable: Mapping[str, Any]) -> bool:
+    return is_random(variable["value"]) and not DIGEST_NAME.search(variable.get("name", ""))
 
 
 def is_random(value: str) -> bool:

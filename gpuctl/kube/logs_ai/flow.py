@@ -24,7 +24,16 @@ MOST_PODS = 5  # whose logs are read; of the others, one line
 MOST_LOG = 2**20  # characters of a log that are searched, a few seconds of work
 TIMEOUT = "--request-timeout=15s"
 NODE_EVENTS = "default"  # the namespace of events about nodes
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+# Escape sequences by ECMA-48: control sequences, strings with their end, and those of two or more characters.
+ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
+    r"|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ\\`-~]"
+)
+# Characters that are not seen (Unicode's category Cf).
+UNSEEN = re.compile(
+    "[\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,9 @@ class Redactor:
         self.count = 0
 
     def text(self, text: str) -> str:
-        """Return the text without secrets and escape sequences."""
+        """Return the text without secrets, escape sequences and characters that are not seen."""
         # Colours may stand inside a secret, and would hide it.
-        clean, count = removed(ESCAPES.sub("", text), self._known)
+        clean, count = removed(UNSEEN.sub("", ESCAPES.sub("", text)), self._known)
         self.count += count
         return clean
 

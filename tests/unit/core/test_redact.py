@@ -174,6 +174,13 @@ def test_the_longer_of_two_known_values_is_removed_first() -> None:
     assert removed("x abcdef y", ["abcd", "abcdef"])[0] == f"x {GONE} y"
 
 
+def test_settings_among_known_values_do_not_remove_ordinary_text() -> None:
+    known = ["INFO", "true", "8080", "Error", "/data/models", "prod", "production", "0.25"]
+    text = "NCCL INFO true :8080 RuntimeError Error /data/models/a product productions 0.25"
+    assert removed(text, known) == (text, 0)
+    assert removed("in prod, production", known) == (f"in {GONE}, {GONE}", 2)
+
+
 def test_a_short_value_does_not_remove_ordinary_words() -> None:
     assert removed("one on top", ["on"])[0] == "one on top"
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gpuctl.kube.pod_secrets import decoded, inside, secrets_of
+from gpuctl.kube.pod_secrets import decoded, inside, literals, secrets_of
 
 
 def b64(text: str) -> str:
@@ -55,3 +55,16 @@ def test_secrets_of_volumes_are_known() -> None:
         ),
     ]
     assert secrets_of({"spec": {"volumes": volumes}}) == ["azure", "cephfs", "csi", "flexvolume", "iscsi", "rbd"]
+
+
+def test_names_files_counts_and_commits_are_no_secrets() -> None:
+    values = {
+        "SECRET_NAME": "db-login",
+        "TOKEN_FILE": "my-token.txt",
+        "PASSWORD_PATH": "etc/password",
+        "MAX_TOKENS": "many-of-them",
+        "GIT_COMMIT": "0123456789abcdef0123456789abcdef01234567",
+        "WANDB_API_KEY": "abcdef0123456789abcdef0123456789abcdef01",
+    }
+    env = [{"name": name, "value": value} for name, value in values.items()]
+    assert literals({"spec": {"containers": [{"env": env}]}}) == [values["WANDB_API_KEY"]]

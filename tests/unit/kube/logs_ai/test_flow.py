@@ -116,6 +116,14 @@ def test_colours_do_not_hide_a_secret_and_a_progress_bar_shows_its_last_state() 
     assert lines == ["password=<removed>", "30%", "a\\x07b"]
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    ["\x1b(B", "\x1b[0;1m", "\x1b]8;;x\x1b\\", "\x1bP1q\x1b\\", "\x1b=", "\x9b1m", "\u200b", "\u202e", "\U000e0041"],
+)
+def test_what_is_not_seen_does_not_hide_a_secret(hidden: str) -> None:
+    assert Redactor(["tiger-42-lion"]).text(f"a {hidden}tiger-{hidden}42-lion b") == "a <removed> b"
+
+
 def test_the_end_of_a_private_key_at_the_beginning_of_a_cut_log_goes(folder: Path) -> None:
     standin_kubectl(folder, previous="MIIEsecretsecret\nshort==\n-----END RSA PRIVATE KEY-----\nValueError: bad\n")
     text = gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
