@@ -30,6 +30,7 @@ PREFIX = r"(?:[\w.]{1,40}\()?[ubrf]{0,2}"  # before the quote of a value: Secret
 SCHEME = "(?:bearer|basic|token|negotiate)"
 SCHEMED = rf"(?:[\w-]+[ \t]+|{SCHEME}[ \t]*\n[ \t]+)?"
 BLOCK = "[|>][+-]?[0-9]?[ \\t]*"  # before a value of YAML in the next lines
+QUOTED_TEXT = r"(?:(?!(?P=quote))(?:\\.|[^\n\\]))+"  # up to the quote with which it began
 PAIR = r"[^\s=;,\"'\\<]+=(?:\\?\"[^\"\\\n]*\\?\"|[^\s;\"'\\]*)"  # of a cookie
 # Groups: `keep` stays in front, `end` stays behind; the text between is removed.
 # Credentials by their own shape, whatever the name in front of them.
@@ -69,6 +70,23 @@ PATTERNS = (
     (
         rf"(?im:(?P<keep>{VALUED}{IS}(?:{QUOTE})?)(?!<|{PREFIX}{QUOTE}{GONE}|{BLOCK}$)"
         r"(?:[^\s\"'&,;\\]|\\(?!\\{0,6}[\"']))+)"
+    ),
+    # {"name": "DB_PASSWORD", "value": "abc"} in either order, and as lines of YAML
+    (
+        rf"(?P<keep>(?i:{QUOTE}name{QUOTE}[ \t]*:[ \t]*{QUOTE}{VALUED}{QUOTE},\s*{QUOTE}value{QUOTE}[ \t]*:[ \t]*)"
+        rf"(?P<quote>{QUOTE}))(?!<){QUOTED_TEXT}(?P<end>(?P=quote))"
+    ),
+    (
+        rf"(?P<keep>{QUOTE}value{QUOTE}[ \t]*:[ \t]*(?P<quote>{QUOTE}))(?!<){QUOTED_TEXT}"
+        rf"(?P<end>(?P=quote),\s*(?i:{QUOTE}name{QUOTE}[ \t]*:[ \t]*{QUOTE}{VALUED}{QUOTE}))"
+    ),
+    (
+        rf"(?im:(?P<keep>^[ \t]*+-[ \t]+name:[ \t]+[\"']?{VALUED}[\"']?[ \t]*\n[ \t]*value:[ \t]+))"
+        rf"(?![<]|{BLOCK}$)\S[^\n]*"
+    ),
+    (
+        r"(?im:(?P<keep>^[ \t]*+-[ \t]+value:[ \t]+)(?!<)\S[^\n]*"
+        rf"(?P<end>\n[ \t]*name:[ \t]+[\"']?{VALUED}[\"']?[ \t]*$))"
     ),
     # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
     rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",

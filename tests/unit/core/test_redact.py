@@ -78,6 +78,11 @@ GO = {
         f"AWS4-HMAC-SHA256 Credential={GONE}, SignedHeaders=host;date, Signature={GONE}"
     ),
     r"{\\\"password\\\":\\\"hunter2x\\\",\\\"n\\\":1}": rf"{{\\\"password\\\":\\\"{GONE}\\\",\\\"n\\\":1}}",
+    '{"name":"DB_PASSWORD","value":"hunter2x"}': f'{{"name":"DB_PASSWORD","value":"{GONE}"}}',
+    '{"value": "hunter2x", "name": "DB_PASSWORD"}': f'{{"value": "{GONE}", "name": "DB_PASSWORD"}}',
+    r'"[{\"name\":\"DB_PASSWORD\",\"value\":\"hunter2x\"}]"': rf'"[{{\"name\":\"DB_PASSWORD\",\"value\":\"{GONE}\"}}]"',
+    "- name: DB_PASSWORD\n  value: hunter2x\n- name: A": f"- name: DB_PASSWORD\n  value: {GONE}\n- name: A",
+    "- value: 'hunter2x'\n  name: DB_PASSWORD\n": f"- value: {GONE}\n  name: DB_PASSWORD\n",
     "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
 }
 STAY = [
@@ -101,6 +106,9 @@ STAY = [
     'MountVolume.SetUp failed for volume "x" : secret "db" not found',
     '"auth": "disabled", "auth": "anonymous", "auth": "munge_v2"',
     "cookie: 5",
+    '{"name":"MODE","value":"fast"},{"name":"DB_PASSWORD"}',
+    '{"value":"fast","name":"MODE"},{"name":"DB_PASSWORD"}',
+    "- name: MODE\n  value: fast\n- name: DB_PASSWORD\n  valueFrom: x",
     "NFS: cookie=17 verifier",
     "encryption_key: none",
     "encryption_key: none of the host",
@@ -206,6 +214,7 @@ def test_a_short_value_does_not_remove_ordinary_words() -> None:
         "a+https://",
         "token: ",
         "--password ",
+        '"value":"',
     ],
 )
 def test_time_grows_with_the_length_of_the_text_not_with_its_square(piece: str) -> None:
