@@ -188,9 +188,17 @@ def _log(kube: Kubectl, pod: Object, container: str, before: bool, lines: int, r
     code, out, err = kube.try_to(*arguments, *(["--previous"] if before else []))
     if code:
         return Log(container, before=before, why=printable(gist(redactor.text(err))))
-    text = out if len(out) <= MOST_LOG else out[-MOST_LOG:].partition("\n")[2]
+    text = out if len(out) <= MOST_LOG else _last_part(out)
     texts = redactor.lines(text.removesuffix("\n").split("\n")) if text else []
-    return Log(container, texts, before)
+    is_cut = len(out) > MOST_LOG or out.removesuffix("\n").count("\n") + 1 >= lines
+    return Log(container, texts, before, is_cut=is_cut)
+
+
+def _last_part(out: str) -> str:
+    """Return the end of a log from a line on; of one endless line, from a state of a progress bar, or from a word."""
+    end = out[-MOST_LOG:]
+    parts = (end.partition(mark)[2] for mark in ("\n", "\r", " "))
+    return next((part for part in parts if part.strip()), "")
 
 
 def _events(kube: Kubectl, kind: str, name: str, uid: str = "") -> Events:

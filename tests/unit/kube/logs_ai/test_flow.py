@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.kube.group import group
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.kube.logs_ai import flow
 from gpuctl.kube.logs_ai.flow import Redactor, Request, gather
 from tests.rig.kube.standin_kubectl import standin_kubectl
 from tests.rig.planted_secrets import KINDS, leaked, planted
@@ -260,3 +261,19 @@ def test_a_program_that_cannot_be_started_is_refused_before_anything_is_read(fol
 @pytest.mark.parametrize("words", [(), ("a", "-l", "b=c"), ("a", "--yes"), ("a", "--most", "10")])
 def test_arguments_that_contradict_each_other_are_refused(words: tuple[str, ...]) -> None:
     assert run(*words).exit_code == 2
+
+
+def test_a_log_that_was_cut_says_so(folder: Path) -> None:
+    text = gather(Kubectl("dev", "team"), Request(pod="trainer-0", lines=3)).text
+    assert "exception, line 3: ValueError: bad (last 3 lines read; an earlier failure may be above)" in text
+    assert "in team/trainer-0, last 3 lines read; an earlier failure may be above, >>> marks" in text
+    assert "may be above" not in gather(Kubectl("dev", "team"), Request(pod="trainer-0", lines=4)).text
+
+
+@pytest.mark.parametrize("mark", ["\r", " "])
+def test_one_endless_line_is_not_empty(folder: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    monkeypatch.setattr(flow, "MOST_LOG", 2000)
+    standin_kubectl(folder, previous=mark.join(f"{n}%" for n in range(1000)) + "\n")
+    text = gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
+    assert "(empty)" not in text
+    assert ("999%" if mark == "\r" else "610% 611%") in text
