@@ -10,12 +10,17 @@ from typing import Any
 from urllib.parse import unquote
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.redact import NAMED
+from gpuctl.core.redact import ABOUT, NAMED, user_password
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.engine import typed_json
 
-SECRET_NAME = re.compile(rf"{NAMED}|auth", re.IGNORECASE)
-URL_PASSWORD = re.compile(r"[\w+.-]+://[^\s:/@]*:([^\s/?#\"'\\]+)@")
+SECRET_NAME = re.compile(rf"{NAMED}{ABOUT}(?<!tokens)|auth", re.IGNORECASE)
+URL_PASSWORD = re.compile(r"(?<![\w+.-])[\w+.-]++://[^\s:/@]*:([^\s/?#\"'\\]+)@")
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")  # everyone may read it
+# NAME=value of .env and ini, name: value of YAML
+LINE = re.compile(r"^[ \t]*(?:export[ \t]+)?[\"']?([\w.-]{1,100})[\"']?[ \t]*[:=][ \t]*(\S.*)$", re.MULTILINE)
+VOLUMES = ("cephfs", "rbd", "iscsi", "flexVolume", "scaleIO", "storageos")
+DIGEST_NAME = re.compile("commit|sha|revision|digest", re.IGNORECASE)  # of hexadecimal numbers that are no secrets
 NO_SECRETS = ("true", "false", "yes", "no", "on", "off", "none", "null")  # values of switches such as USE_TOKEN
 
 
@@ -30,6 +35,9 @@ def secrets_of(pod: Mapping[str, Any]) -> list[str]:
         *(_nested(source, "secretRef", "name") for source in _container_items(spec, "envFrom")),
         *(_nested(volume, "secret", "secretName") for volume in volumes),
         *(_nested(source, "secret", "name") for source in projected),
+        *(_nested(volume, "csi", "nodePublishSecretRef", "name") for volume in volumes),
+        *(_nested(volume, "azureFile", "secretName") for volume in volumes),
+        *(_nested(volume, kind, "secretRef", "name") for volume in volumes for kind in VOLUMES),
     ]
     return sorted({str(name) for name in names if name})
 
@@ -40,13 +48,26 @@ def literals(pod: Mapping[str, Any]) -> list[str]:
     return [
         v["value"]
         for v in variables
-        if v["value"].lower() not in NO_SECRETS and (SECRET_NAME.fullmatch(v.get("name", "")) or is_random(v["value"]))
+        if v["value"].lower() not in NO_SECRETS and (SECRET_NAME.fullmatch(v.get("name", "")) or _is_random(v))
     ] + [part for v in variables for part in inside(v["value"])]
 
 
 def inside(value: str) -> list[str]:
-    """List secrets inside a value: passwords of URLs, and strings of JSON whose names mark them as secret."""
-    return [unquote(password) for password in URL_PASSWORD.findall(value)] + list(_in_json(value))
+    """List secrets inside a value: passwords of URLs, and those of JSON, YAML, ini and .env by their names."""
+    found = [unquote(password) for password in URL_PASSWORD.findall(value)]
+    for text in [*_in_json(value), *_in_lines(value)]:
+        password = user_password(text)  # as a Docker login has it
+        found += [text, password] if password else [text]
+    return found
+
+
+def _in_lines(value: str) -> Iterator[str]:
+    for name, text in LINE.findall(value):
+        plain = text.strip()
+        if plain[:1] in ("'", '"'):
+            plain = plain[1:].partition(plain[0])[0]
+        if SECRET_NAME.fullmatch(name) and plain.lower() not in NO_SECRETS:
+            yield plain
 
 
 def _in_json(value: str) -> Iterator[str]:
@@ -64,6 +85,10 @@ def _in_json(value: str) -> Iterator[str]:
             yield from (
                 text for name, text in level.items() if isinstance(text, str) and SECRET_NAME.fullmatch(str(name))
             )
+
+
+def _is_random(variable: Mapping[str, Any]) -> bool:
+    return is_random(variable["value"]) and not DIGEST_NAME.search(variable.get("name", ""))
 
 
 def is_random(value: str) -> bool:
@@ -105,10 +130,11 @@ def decoded(data: Mapping[str, str]) -> list[str]:
     """Return a Secret's values as base64 and, if they are text, decoded, with the secrets inside them."""
     texts = []
     for value in data.values():
-        texts.append(value)
         try:
             text = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
+            texts.append(value)
             continue
-        texts += [text, *inside(text)]
+        if secret := CERTIFICATE.sub("", text).strip():
+            texts += [value, text if secret == text.strip() else secret, *inside(text)]
     return texts

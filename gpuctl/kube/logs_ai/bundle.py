@@ -72,6 +72,8 @@ def log_section(pod: str, log: Log, first: int | None) -> Section:
     title = f"log of {log.name} in {pod}"
     if log.why or not log.lines:
         return section(title, [f"(unknown: {log.why})" if log.why else "(empty)"])
+    if log.is_cut:
+        title += f", {log.cut_note}"
     last = len(log.lines) - 1
     ranks = [2 * (last - number) for number in range(last + 1)]
     lines = list(log.lines)

@@ -106,9 +106,18 @@ def _container(word: str, container: Object, status: Object) -> Iterator[str]:
     yield from (f"  {name}: {value}" for name, value in rows.items() if value)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         if container.get(probe):
-            yield f"  {probe}: {json.dumps(container[probe], sort_keys=True)}"
+            yield f"  {probe}: {json.dumps(_probe(container[probe]), sort_keys=True)}"
     for field in ("command", "args"):
         yield from _arguments(field, container.get(field) or ())
+
+
+def _probe(probe: Object) -> Object:
+    """Return a probe with the names of its HTTP headers only; their values may be credentials."""
+    http = probe.get("httpGet") or {}
+    if not http.get("httpHeaders"):
+        return probe
+    names = [header.get("name") for header in http["httpHeaders"]]
+    return {**probe, "httpGet": {**http, "httpHeaders": names}}
 
 
 def _arguments(field: str, values: Sequence[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.redact import removed
+from gpuctl.core.redact import Known, removed
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import SEVERITY, Finding, overall
 from gpuctl.domain.pod_status import statuses
@@ -24,7 +24,16 @@ MOST_PODS = 5  # whose logs are read; of the others, one line
 MOST_LOG = 2**20  # characters of a log that are searched, a few seconds of work
 TIMEOUT = "--request-timeout=15s"
 NODE_EVENTS = "default"  # the namespace of events about nodes
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+# Escape sequences by ECMA-48: control sequences, strings with their end, and those of two or more characters.
+ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
+    r"|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ\\`-~]"
+)
+# Characters that are not seen (Unicode's category Cf).
+UNSEEN = re.compile(
+    "[\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,13 @@ class Redactor:
     """Removes secrets from texts, and counts them."""
 
     def __init__(self, known: Sequence[str]) -> None:
-        self._known = known
+        self._known = Known(known)
         self.count = 0
 
     def text(self, text: str) -> str:
-        """Return the text without secrets and escape sequences."""
+        """Return the text without secrets, escape sequences and characters that are not seen."""
         # Colours may stand inside a secret, and would hide it.
-        clean, count = removed(ESCAPES.sub("", text), self._known)
+        clean, count = removed(UNSEEN.sub("", ESCAPES.sub("", text)), self._known)
         self.count += count
         return clean
 
@@ -60,6 +69,21 @@ class Redactor:
         """Return lines that can be printed, without secrets. Of a line that a progress bar rewrote, the last state."""
         texts = self.text("\n".join(lines)).split("\n")
         return [printable(line.rstrip("\r").rpartition("\r")[2]) for line in texts]
+
+    def record(self, value: Any) -> Any:
+        """Return an object of the API whose messages and annotations have no secrets; `Any`: JSON of any shape."""
+        if isinstance(value, list):
+            return [self.record(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            name: self.text(item)
+            if name == "message" and isinstance(item, str)
+            else {key: self.text(str(text)) for key, text in item.items()}
+            if name == "annotations" and isinstance(item, Mapping)
+            else self.record(item)
+            for name, item in value.items()
+        }
 
     def finding(self, finding: Finding) -> Finding:
         return replace(finding, message=printable(self.text(finding.message)))
@@ -69,8 +93,10 @@ def gather(kube: Kubectl, request: Request) -> Bundle:
     """Read the pods, and make the text; `GpuctlError` if a pod or the cluster cannot be read."""
     pods = _worst_first(_pods(kube, request))
     read, others = pods[:MOST_PODS], pods[MOST_PODS:]
-    values, unread = _secret_values(kube, read)
+    values, unread = _secret_values(kube, pods)  # messages of the others are in the text, too
     redactor = Redactor([*values, *(value for pod in pods for value in literals(pod))])
+    # Before any message is cut or joined to one line, which would hide a value.
+    read, others = [[redactor.record(pod) for pod in some] for some in (read, others)]
     records = [_records(kube, pod, request, redactor) for pod in read]
     findings = [redactor.finding(finding) for one in records for finding in judge.of_records(one)]
     findings += [redactor.finding(finding) for pod in others for finding in judge.of_status(pod)]
@@ -125,13 +151,15 @@ def _secret_values(kube: Kubectl, pods: Sequence[Object]) -> tuple[list[str], li
 def _records(kube: Kubectl, pod: Object, request: Request, redactor: Redactor) -> Records:
     node_name = (pod.get("spec") or {}).get("nodeName")
     node, why = _node(kube, node_name) if node_name else (None, "")
+    of_pod = _events(kube, "Pod", pod["metadata"]["name"], str(pod["metadata"].get("uid") or ""))
+    of_node = _events(replace(kube, namespace=NODE_EVENTS), "Node", node_name) if node_name else Events()
     return Records(
         pod,
         [_log(kube, pod, name, before, request.lines, redactor) for name, before in _runs(pod, request.container)],
-        _events(kube, "Pod", pod["metadata"]["name"], str(pod["metadata"].get("uid") or "")),
-        node,
+        replace(of_pod, items=redactor.record(of_pod.items)),
+        redactor.record(node),
         why,
-        _events(replace(kube, namespace=NODE_EVENTS), "Node", node_name) if node_name else Events(),
+        replace(of_node, items=redactor.record(of_node.items)),
     )
 
 
@@ -159,10 +187,18 @@ def _log(kube: Kubectl, pod: Object, container: str, before: bool, lines: int, r
     arguments = ["logs", pod["metadata"]["name"], f"--container={container}", f"--tail={lines}", TIMEOUT]
     code, out, err = kube.try_to(*arguments, *(["--previous"] if before else []))
     if code:
-        return Log(container, before=before, why=printable(redactor.text(gist(err))))
-    text = out if len(out) <= MOST_LOG else out[-MOST_LOG:].partition("\n")[2]
+        return Log(container, before=before, why=printable(gist(redactor.text(err))))
+    text = out if len(out) <= MOST_LOG else _last_part(out)
     texts = redactor.lines(text.removesuffix("\n").split("\n")) if text else []
-    return Log(container, texts, before)
+    is_cut = len(out) > MOST_LOG or out.removesuffix("\n").count("\n") + 1 >= lines
+    return Log(container, texts, before, is_cut=is_cut)
+
+
+def _last_part(out: str) -> str:
+    """Return the end of a log from a line on; of one endless line, from a state of a progress bar, or from a word."""
+    end = out[-MOST_LOG:]
+    parts = (end.partition(mark)[2] for mark in ("\n", "\r", " "))
+    return next((part for part in parts if part.strip()), "")
 
 
 def _events(kube: Kubectl, kind: str, name: str, uid: str = "") -> Events:
@@ -171,7 +207,7 @@ def _events(kube: Kubectl, kind: str, name: str, uid: str = "") -> Events:
         found = kube.json(f"read the events of {name}", "get", "events", f"--field-selector={selector}", TIMEOUT)
     except GpuctlError as error:
         return Events(why=error.wrong)
-    return Events(found.get("items") or ())
+    return Events(found.get("items") or [])
 
 
 def _node(kube: Kubectl, name: str) -> tuple[Mapping[str, Any] | None, str]:

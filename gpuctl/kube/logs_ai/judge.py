@@ -131,7 +131,8 @@ def _of_log(pod: str, log: Log) -> list[Finding]:
         return [unknown("log", subject, f"it cannot be read: {log.why}")]
     read = job_log.read(log.lines)
     if read.first is not None:
-        return [_in_log(subject, finding) for finding in job_log.judge(read)]
+        first, *others = [_in_log(subject, finding) for finding in job_log.judge(read)]
+        return [replace(first, message=f"{first.message} ({log.cut_note})") if log.is_cut else first, *others]
     if line := _like_an_error(log):
         return [warn("log", subject, f"no known failure; line {line.line} reads like an error: {line.text}")]
     return [unknown("log", subject, _nothing(read))]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding
 
 Object = Mapping[str, Any]
@@ -15,17 +16,23 @@ Object = Mapping[str, Any]
 class Log:
     """Last lines of a container's log, without secrets. `before`: of the run that ended before its last restart.
 
-    `why`: why it could not be read; "" if it was.
+    `why`: why it could not be read; "" if it was. `is_cut`: earlier lines may exist that were not read.
     """
 
     container: str
     lines: Sequence[str] = ()
     before: bool = False
     why: str = ""
+    is_cut: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.container} (the run that ended last)" if self.before else self.container
+
+    @property
+    def cut_note(self) -> str:
+        """Say how much of a cut log was read; "" of a whole one."""
+        return f"last {plural(len(self.lines), 'line')} read; an earlier failure may be above" if self.is_cut else ""
 
 
 @dataclass(frozen=True)

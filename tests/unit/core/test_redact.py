@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gpuctl.core.redact import GONE, removed
+from gpuctl.core.redact import GONE, has_credential, removed
 
 GO = {
     "Authorization: Bearer abcdef0123456789": f"Authorization: Bearer {GONE}",
@@ -51,10 +51,38 @@ GO = {
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----": (
         f"-----BEGIN PGP PRIVATE KEY BLOCK-----{GONE}-----END PGP PRIVATE KEY BLOCK-----"
     ),
-    "AccountKey=abcd;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
+    "AccountKey=ab3d5f==;EndpointSuffix=x": f"AccountKey={GONE};EndpointSuffix=x",
     "step 1\nMIIEabc/+\nabc==\n-----END RSA PRIVATE KEY-----\nstep 2": (
         f"step 1\n{GONE}-----END RSA PRIVATE KEY-----\nstep 2"
     ),
+    "GET /x?sig=abcdef0123456789abcdef%3D&b=2": f"GET /x?sig={GONE}&b=2",
+    'Cookie: a="x"; session=hunter2x': f"Cookie: {GONE}",
+    "{'Cookie': 'a=\"x\"; session=hunter2x', 'n': 1}": f"{{'Cookie': '{GONE}', 'n': 1}}",
+    "VAULT_SECRET_ID=hunter2x": f"VAULT_SECRET_ID={GONE}",
+    "ENCRYPTION_KEY=Hunter2x": f"ENCRYPTION_KEY={GONE}",
+    "pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAwLTAwMDAtMDAwMC0wMDAw": GONE,
+    "{'passwd': u'hunter2x'}": f"{{'passwd': u'{GONE}'}}",
+    "b'password': b'hunter2x'": f"b'password': b'{GONE}'",
+    "password=SecretStr('hunter2x')": f"password=SecretStr('{GONE}')",
+    "'password' => 'hunter2x'": f"'password' => '{GONE}'",
+    "token: >-\n  hunter2x\nn: 1": f"token: >-\n{GONE}\nn: 1",
+    "  - token: |\n      hunter2x\n      more\n  - n: 1": f"  - token: |\n{GONE}\n  - n: 1",
+    "Authorization: Bearer\n  hunter2x": f"Authorization: Bearer\n  {GONE}",
+    "Authorization: Token\n  hunter2": f"Authorization: Token\n  {GONE}",
+    "Authorization: hunter2\n  step 1": f"Authorization: {GONE}\n  step 1",
+    "map[Authorization:[Bearer hunter2]]": f"map[Authorization:[Bearer {GONE}",
+    'Authorization: Digest username="bob", response="hunter2"': (
+        f'Authorization: Digest {GONE}"bob", response="{GONE}"'
+    ),
+    "AWS4-HMAC-SHA256 Credential=x/y, SignedHeaders=host;date, Signature=0a1b": (
+        f"AWS4-HMAC-SHA256 Credential={GONE}, SignedHeaders=host;date, Signature={GONE}"
+    ),
+    r"{\\\"password\\\":\\\"hunter2x\\\",\\\"n\\\":1}": rf"{{\\\"password\\\":\\\"{GONE}\\\",\\\"n\\\":1}}",
+    '{"name":"DB_PASSWORD","value":"hunter2x"}': f'{{"name":"DB_PASSWORD","value":"{GONE}"}}',
+    '{"value": "hunter2x", "name": "DB_PASSWORD"}': f'{{"value": "{GONE}", "name": "DB_PASSWORD"}}',
+    r'"[{\"name\":\"DB_PASSWORD\",\"value\":\"hunter2x\"}]"': rf'"[{{\"name\":\"DB_PASSWORD\",\"value\":\"{GONE}\"}}]"',
+    "- name: DB_PASSWORD\n  value: hunter2x\n- name: A": f"- name: DB_PASSWORD\n  value: {GONE}\n- name: A",
+    "- value: 'hunter2x'\n  name: DB_PASSWORD\n": f"- value: {GONE}\n  name: DB_PASSWORD\n",
     "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
 }
 STAY = [
@@ -76,6 +104,19 @@ STAY = [
     "      --password-file /etc/db/password",
     "docker run -u 1000:1000 x",
     'MountVolume.SetUp failed for volume "x" : secret "db" not found',
+    '"auth": "disabled", "auth": "anonymous", "auth": "munge_v2"',
+    "cookie: 5",
+    '{"name":"MODE","value":"fast"},{"name":"DB_PASSWORD"}',
+    '{"value":"fast","name":"MODE"},{"name":"DB_PASSWORD"}',
+    "- name: MODE\n  value: fast\n- name: DB_PASSWORD\n  valueFrom: x",
+    "NFS: cookie=17 verifier",
+    "encryption_key: none",
+    "encryption_key: none of the host",
+    "signing_key=ephemeral",
+    "ENCRYPTION_KEY_PROVIDER=aws, token_type=Bearer, pad_token_id=50256",
+    "account_key: A",
+    "GET /x?sig=11",
+    "login root password prompt",
     "Mounts: /var/run/secrets/kubernetes.io/serviceaccount from kube-api-access (ro)",
 ]
 
@@ -92,6 +133,41 @@ def test_ordinary_text_stays(text: str) -> None:
     assert removed(text) == (text, 0)
 
 
+LINE = "MIIE" + 15 * "aB3+"
+
+
+@pytest.mark.parametrize("label", ["", "[rank0]: ", "2026-01-01T00:00:00.123Z ", "2026-01-01 00:00:00 INFO "])
+@pytest.mark.parametrize("edges", [("BEGIN", "END"), ("BEGIN",), ("END",)])
+def test_a_private_key_goes_also_if_it_is_cut(label: str, edges: tuple[str, ...]) -> None:
+    begin, end = (f"-----{edge} RSA PRIVATE KEY-----" if edge in edges else "x y: z" for edge in ("BEGIN", "END"))
+    lines = ["step 1 of it", begin, LINE, LINE, "MIIEab3=", end, "step 2 of it"]
+    text, count = removed("\n".join(f"{label}{line}" for line in lines))
+    assert "MIIE" not in text
+    assert f"{label}step 1 of it\n" in text
+    assert f"\n{label}step 2 of it" in text
+    assert count == 1
+
+
+@pytest.mark.parametrize("gap", ["\\n", " "])
+@pytest.mark.parametrize("edges", [("BEGIN", "END"), ("BEGIN",), ("END",)])
+def test_a_private_key_on_one_line_goes(gap: str, edges: tuple[str, ...]) -> None:
+    begin, end = (f"-----{edge} PRIVATE KEY-----{gap}" if edge in edges else "" for edge in ("BEGIN", "END"))
+    text, _ = removed(f"step 1 {begin}{LINE}{gap}{LINE}{gap}MIIEab3={gap}{end} more\nstep 2")
+    assert LINE not in text
+    assert text.startswith("step 1 ")
+    assert text.endswith(" more\nstep 2")
+
+
+def test_a_message_about_a_private_key_removes_nothing() -> None:
+    text = "it must have -----BEGIN PRIVATE KEY----- at the top\nstep 2\nand -----END PRIVATE KEY----- below\nstep 3"
+    assert removed(text.replace("-----END", "no END")) == (text.replace("-----END", "no END"), 0)
+    assert removed(text.replace("-----BEGIN", "no BEGIN")) == (text.replace("-----BEGIN", "no BEGIN"), 0)
+
+
+def test_a_long_name_of_a_mirror_is_no_credential() -> None:
+    assert not has_credential("pypi-mirror-for-the-gpu-cluster-team-in-region-eu-central-1")
+
+
 def test_known_values_are_removed_everywhere_and_in_base64() -> None:
     text = "login with tiger-42 failed; dump: dGlnZXItNDI="
     assert removed(text, ["tiger-42"]) == (f"login with {GONE} failed; dump: {GONE}", 2)
@@ -106,6 +182,13 @@ def test_the_longer_of_two_known_values_is_removed_first() -> None:
     assert removed("x abcdef y", ["abcd", "abcdef"])[0] == f"x {GONE} y"
 
 
+def test_settings_among_known_values_do_not_remove_ordinary_text() -> None:
+    known = ["INFO", "true", "8080", "Error", "/data/models", "prod", "production", "0.25"]
+    text = "NCCL INFO true :8080 RuntimeError Error /data/models/a product productions 0.25"
+    assert removed(text, known) == (text, 0)
+    assert removed("in prod, production", known) == (f"in {GONE}, {GONE}", 2)
+
+
 def test_a_short_value_does_not_remove_ordinary_words() -> None:
     assert removed("one on top", ["on"])[0] == "one on top"
 
@@ -113,7 +196,26 @@ def test_a_short_value_does_not_remove_ordinary_words() -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",
-    ["a", " ", "\t", "\n", "-", '"', "pass", "aws", "a://", "https://", "a+", "a+https://", "token: ", "--password "],
+    [
+        "a",
+        " ",
+        "\t",
+        "\n",
+        "-",
+        '"',
+        "pass",
+        "aws",
+        "\\",
+        "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----",
+        "a://",
+        "https://",
+        "a+",
+        "a+https://",
+        "token: ",
+        "--password ",
+        '"value":"',
+    ],
 )
 def test_time_grows_with_the_length_of_the_text_not_with_its_square(piece: str) -> None:
     text, _ = removed(f"{piece * (200_000 // len(piece))}\nDB_PASSWORD: hunter2\n")

@@ -193,7 +193,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, does: str)
 def test_a_secret_is_searched_as_text_and_as_base64() -> None:
     assert decoded({"a": "dGlnZXI=", "b": "/////w=="}) == ["dGlnZXI=", "tiger", "/////w=="]
     login = base64.b64encode(b'{"auths": {"nvcr.io": {"auth": "cm9ib3Q6eA==", "password": "nv-pw"}}}').decode()
-    assert decoded({"a": login})[2:] == ["cm9ib3Q6eA==", "nv-pw"]
+    assert decoded({"a": login})[2:] == ["cm9ib3Q6eA==", "x", "nv-pw"]
 
 
 def test_passwords_of_urls_and_random_values_of_variables_are_secrets_and_switches_are_none() -> None:

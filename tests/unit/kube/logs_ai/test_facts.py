@@ -128,3 +128,9 @@ def test_events_of_both_apis_are_in_the_order_of_time() -> None:
     ]
     assert of_events(Events()) == ["(none)"]
     assert of_events(Events(why="forbidden")) == ["(unknown: forbidden)"]
+
+
+def test_of_headers_of_a_probe_only_names_are_shown() -> None:
+    get = {"path": "/", "httpHeaders": [{"name": "X-Auth", "value": "hunter2x"}]}
+    pod = {**POD, "spec": {"containers": [{"name": "main", "livenessProbe": {"httpGet": get}}]}}
+    assert '  livenessProbe: {"httpGet": {"httpHeaders": ["X-Auth"], "path": "/"}}' in of_pod(pod)

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.kube.group import group
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.kube.logs_ai import flow
 from gpuctl.kube.logs_ai.flow import Redactor, Request, gather
 from tests.rig.kube.standin_kubectl import standin_kubectl
 from tests.rig.planted_secrets import KINDS, leaked, planted
@@ -116,6 +117,14 @@ def test_colours_do_not_hide_a_secret_and_a_progress_bar_shows_its_last_state() 
     assert lines == ["password=<removed>", "30%", "a\\x07b"]
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    ["\x1b(B", "\x1b[0;1m", "\x1b]8;;x\x1b\\", "\x1bP1q\x1b\\", "\x1b=", "\x9b1m", "\u200b", "\u202e", "\U000e0041"],
+)
+def test_what_is_not_seen_does_not_hide_a_secret(hidden: str) -> None:
+    assert Redactor(["tiger-42-lion"]).text(f"a {hidden}tiger-{hidden}42-lion b") == "a <removed> b"
+
+
 def test_the_end_of_a_private_key_at_the_beginning_of_a_cut_log_goes(folder: Path) -> None:
     standin_kubectl(folder, previous="MIIEsecretsecret\nshort==\n-----END RSA PRIVATE KEY-----\nValueError: bad\n")
     text = gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
@@ -161,6 +170,31 @@ def test_of_many_pods_those_that_failed_first_are_read(folder: Path) -> None:
     assert "team/trainer-2: CrashLoopBackOff, node gpu-1" in bundle.text
     assert bundle.text.count("=== node gpu-1 ===") == 1
     assert any("not of team/trainer-2, team/trainer-1, team/trainer-0" in note for note in bundle.notes)
+
+
+def test_messages_of_pods_whose_logs_are_not_read_have_no_secrets(folder: Path) -> None:
+    pods = [crashed(f"trainer-{n}", f"2026-01-01T00:1{9 - n}:00Z") for n in range(7)]
+    pods[0]["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "db"}}]
+    terminated = pods[0]["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    terminated["message"] = "cannot log in with tiger-42-lion"
+    standin_kubectl(folder, pods=pods, secret={"data": {"k": base64.b64encode(b"tiger-42-lion").decode()}})
+    bundle = gather(Kubectl("dev", "team"), Request(selector="app=x"))
+    assert "=== pod team/trainer-0 ===" not in bundle.text
+    assert "it wrote: cannot log in with <removed>" in bundle.text
+    assert "tiger" not in bundle.text
+
+
+@pytest.mark.parametrize("before", ["x" * 392 + " ", ""])
+def test_a_value_is_removed_before_a_message_is_cut_or_joined(folder: Path, before: str) -> None:
+    value = "tiger  42\tlion eats much"
+    pod = crashed(envFrom=[{"secretRef": {"name": "db"}}])
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = f"{before}{value}"
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": f"{before}{value}"}]
+    events = [{**EVENT, "message": f"{before}{value}"}]
+    node = {**NODE, "status": {"conditions": [{"type": "Ready", "status": "False", "message": f"{before}{value}"}]}}
+    data = {"k": base64.b64encode(value.encode()).decode()}
+    standin_kubectl(folder, pod=pod, secret={"data": data}, events=events, node=node, node_events=events)
+    assert "tiger" not in gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
 
 
 def test_no_pod_and_no_container_of_that_name_are_errors(folder: Path) -> None:
@@ -227,3 +261,19 @@ def test_a_program_that_cannot_be_started_is_refused_before_anything_is_read(fol
 @pytest.mark.parametrize("words", [(), ("a", "-l", "b=c"), ("a", "--yes"), ("a", "--most", "10")])
 def test_arguments_that_contradict_each_other_are_refused(words: tuple[str, ...]) -> None:
     assert run(*words).exit_code == 2
+
+
+def test_a_log_that_was_cut_says_so(folder: Path) -> None:
+    text = gather(Kubectl("dev", "team"), Request(pod="trainer-0", lines=3)).text
+    assert "exception, line 3: ValueError: bad (last 3 lines read; an earlier failure may be above)" in text
+    assert "in team/trainer-0, last 3 lines read; an earlier failure may be above, >>> marks" in text
+    assert "may be above" not in gather(Kubectl("dev", "team"), Request(pod="trainer-0", lines=4)).text
+
+
+@pytest.mark.parametrize("mark", ["\r", " "])
+def test_one_endless_line_is_not_empty(folder: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    monkeypatch.setattr(flow, "MOST_LOG", 2000)
+    standin_kubectl(folder, previous=mark.join(f"{n}%" for n in range(1000)) + "\n")
+    text = gather(Kubectl("dev", "team"), Request(pod="trainer-0")).text
+    assert "(empty)" not in text
+    assert ("999%" if mark == "\r" else "610% 611%") in text
