@@ -144,6 +144,14 @@ def until_done(step: Any) -> int:
     raise AssertionError("it never ends")
 
 
+@pytest.fixture
+def lab(cloud: Cloud) -> Cloud:
+    """The cloud with the cluster lab in it."""
+    if "lab" not in backend("eks").clusters:
+        create.create(Aws("us-east-1"), DESIGN, waiter())
+    return cloud
+
+
 ONE = ("vpc", "gateway", "address", "nat", "security group", "template", "cluster", "node group", "entry", "placement")
 WHOLE = {**dict.fromkeys(ONE, 1), "subnet": 6, "routes": 2, "role": 2, "addon": 3}
 
@@ -191,9 +199,9 @@ def test_lost_answers_make_nothing_twice_and_a_group_without_capacity_is_made_ag
     assert objects(cloud.additions)["node group"] == 1
 
 
-def test_status_names_what_runs_what_does_not_and_what_it_costs(cloud: Cloud) -> None:
-    cloud.additions.answers["/cluster-versions"] = planning_answers(())["/cluster-versions"]
-    document = json.loads(run(cloud, "status", "lab", "--output", "json").stdout)
+def test_status_names_what_runs_what_does_not_and_what_it_costs(lab: Cloud) -> None:
+    lab.additions.answers["/cluster-versions"] = planning_answers(())["/cluster-versions"]
+    document = json.loads(run(lab, "status", "lab", "--output", "json").stdout)
     judged = {(one["check"], one["subject"]): one for one in document["findings"]}
     assert judged["cluster", "lab"]["verdict"] == "OK"
     assert judged["nodes", "gpu"]["message"] == "0 of 1 desired instances run"
@@ -208,20 +216,20 @@ def expire(cluster: str) -> None:
     backend("iam").tag_role(role.name, [{"Key": "gpuctl:expires", "Value": "2026-01-01T00:00:00Z"}])
 
 
-def test_deletion_protection_and_volumes_stop_a_removal_before_it_begins(cloud: Cloud) -> None:
-    before = objects(cloud.additions)
-    cloud.additions.protected.add("lab")
+def test_deletion_protection_and_volumes_stop_a_removal_before_it_begins(lab: Cloud) -> None:
+    before = objects(lab.additions)
+    lab.additions.protected.add("lab")
     volume = backend("ec2").create_volume(size="100", zone_name="us-east-1a")
     backend("ec2").create_tags([volume.id], {"kubernetes.io/cluster/lab": "owned"})
-    result = run(cloud, "destroy", "lab", "--yes")
+    result = run(lab, "destroy", "lab", "--yes")
     assert result.exit_code == 1
     assert "deletion protection is on" in result.stdout
     assert "1 volumes (100 GiB)" in result.stdout
-    assert objects(cloud.additions) == before
-    cloud.additions.protected.clear()
+    assert objects(lab.additions) == before
+    lab.additions.protected.clear()
 
 
-def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(cloud: Cloud) -> None:
+def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(lab: Cloud) -> None:
     """A node group of somebody else in the cluster, an interface of Lambda in its VPC, and objects elsewhere."""
     ec2, eks = backend("ec2"), backend("eks")
     ours = eks.clusters["lab"].nodegroups["gpu"]
@@ -230,14 +238,14 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(cloud
     interface = ec2.create_network_interface(subnet, [], description="AWS Lambda VPC ENI-train-1")
     other = ec2.create_vpc("10.99.0.0/16")
 
-    listed = run(cloud, "destroy", "lab", "--volumes", "keep")
+    listed = run(lab, "destroy", "lab", "--volumes", "keep")
     assert listed.exit_code == 0, listed.output
     assert "nothing was removed" in listed.stdout
-    refused = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes")
+    refused = run(lab, "destroy", "lab", "--volumes", "keep", "--yes")
     assert isinstance(refused.exception, InvalidInput)
     assert "gpuctl did not make node group theirs" in refused.exception.wrong
 
-    cut = run(cloud, "destroy", "lab", "--volumes", "keep", "--yes", "--foreign", "lab", "--output", "json")
+    cut = run(lab, "destroy", "lab", "--volumes", "keep", "--yes", "--foreign", "lab", "--output", "json")
     assert cut.exit_code == 1
     findings = json.loads(cut.stdout)["findings"]
     assert {(one["check"], one["verdict"]) for one in findings} == {
@@ -246,18 +254,18 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(cloud
     assert any("Lambda VPC ENI" in one["message"] for one in findings)
     assert not [one for one in findings if one["verdict"] == "FAIL" and "costs money" in one["message"]]
     assert interface.id in ec2.enis
-    assert "cluster" not in objects(cloud.additions)
+    assert "cluster" not in objects(lab.additions)
 
     del ec2.enis[interface.id]
     expire("lab")
-    listed = run(cloud, "reap")
+    listed = run(lab, "reap")
     assert (listed.exit_code, "1 past their time to live" in listed.stdout) == (0, True), listed.output
     assert "nothing was removed" in listed.stdout
-    finished = run(cloud, "reap", "--volumes", "keep", "--yes")
+    finished = run(lab, "reap", "--volumes", "keep", "--yes")
     assert finished.exit_code == 0, finished.output
-    assert objects(cloud.additions)["role"] == 0
+    assert objects(lab.additions)["role"] == 0
     assert other.id in ec2.vpcs
-    assert run(cloud, "destroy", "lab").exception is not None
+    assert run(lab, "destroy", "lab").exception is not None
 
 
 def test_create_plans_asks_makes_and_says_what_is_not_checked(cloud: Cloud, tmp_path: Path) -> None:
