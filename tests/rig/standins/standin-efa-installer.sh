@@ -2,6 +2,7 @@
 # Stand-in for efa_installer.sh of aws-efa-installer: takes its options, installs the packages beside it with dpkg, skips
 # those of which the host has a newer version and records them all the same, and prints what the real one prints.
 # While /root/standin-efa-fails exists, it fails after its first package.
+# shellcheck source=/dev/null
 source ./env.sh
 RECORD=/opt/amazon/efa_installed_packages
 UNINSTALL=0 MINIMAL=0
@@ -22,24 +23,26 @@ fail() {
 if [ $UNINSTALL -eq 1 ]; then
 	[ -f $RECORD ] || { echo "Error: EFA is not installed, exiting." >&2; exit 1; }
 	echo "== Uninstalling EFA packages =="
-	dpkg --purge $(grep -v '^#' $RECORD | tr ' ' '\n' | cut -d_ -f1) || exit 1
+	mapfile -t names < <(grep -v '^#' $RECORD | tr -s ' ' '\n' | cut -d_ -f1 | grep .)
+	dpkg --purge "${names[@]}" || exit 1
 	rm $RECORD
 	echo "EFA uninstall complete."
 	exit 0
 fi
 names=()
 echo "== Installing EFA packages =="
-for path in $(cat package_list.txt); do
-	file=$(basename $path .deb) name=${path##*/} name=${name%%_*}
+mapfile -t paths < <(tr -s ' ' '\n' <package_list.txt | grep .)
+for path in "${paths[@]}"; do
+	file=$(basename "$path" .deb) name=${path##*/} name=${name%%_*}
 	case $MINIMAL$name in 1libfabric* | 1openmpi* | 1efa-profile*) continue ;; esac
 	names+=("$file")
-	version=$(cut -d_ -f2 <<<$file)
-	now=$(dpkg-query -W -f '${Version}' $name 2>/dev/null)
-	if dpkg --compare-versions $version le "$now"; then
+	version=$(cut -d_ -f2 <<<"$file")
+	now=$(dpkg-query -W -f '${Version}' "$name" 2>/dev/null)
+	if dpkg --compare-versions "$version" le "$now"; then
 		echo "${name}_$now already installed"
 		continue
 	fi
-	dpkg --install $path || fail
+	dpkg --install "$path" || fail
 	[ -e /root/standin-efa-fails ] && fail
 done
 mkdir -p /opt/amazon
