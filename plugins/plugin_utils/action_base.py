@@ -116,7 +116,13 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
         named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
         python = str(self._templar.template(named))
         # With "auto", Ansible would search the host for one, which takes another trip.
-        return any_python() if python.startswith("auto") else shlex.join([*shlex.split(python), "-IS", "-"])
+        if python.startswith("auto"):
+            return any_python()
+        words = shlex.split(python)
+        # Input that nobody reads breaks the pipe, which Ansible takes for a lost connection.
+        missing = f"{{ echo {shlex.quote(f'{words[0]}: not found')} >&2; cat > /dev/null; exit 127; }}"
+        found = f"command -v {shlex.quote(words[0])} > /dev/null || {missing}"
+        return "exec /bin/sh -c " + shlex.quote(f"{found}; exec {shlex.join([*words, '-IS', '-'])}")
 
 
 def _failed(wrong: str, hint: str) -> dict[str, Any]:

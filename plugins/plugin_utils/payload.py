@@ -21,7 +21,7 @@ _ANY_PYTHON = (
     "o=; for p in python3 /usr/libexec/platform-python python3.14 python3.13 python3.12 python3.11 python3.10 "
     "python3.9; do q=$(command -v $p) || continue; "
     "case $(readlink -f $q) in *3.[0-8]) o=${{o:-$q}}; continue;; esac; exec {sudo}$q {arguments}; done; "
-    'test -n "$o" && exec {sudo}$o {arguments}; echo gpuctl-no-python >&2; exit 127'
+    'test -n "$o" && exec {sudo}$o {arguments}; echo gpuctl-no-python >&2; {rest}exit 127'
 )
 # Python reads a program from standard input until its end. A program that has more input comes after its length.
 _TO_THE_END = ("-IS", "-")
@@ -84,7 +84,10 @@ def python_arguments(*, stays: bool = False) -> tuple[str, ...]:
 def any_python(sudo: str = "", *, stays: bool = False) -> str:
     """A shell command that runs a program from standard input in the host's Python 3, whichever it has."""
     arguments = shlex.join(python_arguments(stays=stays))
-    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=f"{sudo} " if sudo else "", arguments=arguments))
+    # Input that nobody reads breaks the pipe, which Ansible takes for a lost connection. More of it may never end.
+    rest = "" if stays else "cat > /dev/null; "
+    command = _ANY_PYTHON.format(sudo=f"{sudo} " if sudo else "", arguments=arguments, rest=rest)
+    return "exec /bin/sh -c " + shlex.quote(command)
 
 
 def script(request: str, token: str, *, stays: bool = False) -> bytes:
