@@ -162,7 +162,7 @@ def test_a_pod_that_hangs_up_is_not_called_up(me: User, cluster: Plane, base: in
 def test_every_child_ends_with_it(me: User, cluster: Plane, base: int, number: signal.Signals) -> None:
     with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080) as running:
         wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
-        assert len(children(me)) >= 4  # itself, the watch and two forwards
+        wait_until(lambda: len(children(me)) >= 4, "itself, the watch and two forwards run")
         running.send_signal(number)
         assert running.wait(60) == 130
         wait_until(lambda: not children(me), "nothing is left")
