@@ -60,7 +60,7 @@ PATTERNS = (
     # curl -u user:password; two numbers are a user and a group
     rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
     # "password": "abc", password='a b' up to the same quote; PASSWORD: abc as a whole line, else up to the word's end
-    rf"(?P<keep>(?i:{VALUED}{IS}{PREFIX})(?P<quote>{QUOTE}))(?!<)(?:(?!(?P=quote))(?:\\.|[^\n\\]))+(?P<end>(?P=quote))",
+    rf"(?P<keep>(?i:{VALUED}{IS}{PREFIX})(?P<quote>{QUOTE}))(?!<){QUOTED_TEXT}(?P<end>(?P=quote))",
     # and in YAML as a block of lines below
     (
         rf"(?im:(?P<keep>^(?P<indent>[ \t]*+)(?:-[ \t]+)?{VALUED}:[ \t]+{BLOCK}\n)"

@@ -179,16 +179,7 @@ def remove_failed_addon(maker: Maker, name: str) -> None:
             if not states.is_absent(error):
                 raise
 
-    def poll() -> tuple[bool | None, str]:
-        rows = states.in_cluster(maker.aws, maker.state, [Kind.ADDON])
-        left = next((one for one in rows if one.name == name), None)
-        if left is not None and left.state == "DELETE_FAILED":
-            wrong = "; ".join(map(str, health.issues(left.data))) or "AWS names no reason"
-            raise GpuctlError(doing, wrong, "remove the cause, and resume")
-        return (True if left is None else None), left.state if left else ""
-
-    maker.waiter.until(ADDONS_DOWN, poll)
-    maker.state.objects = [one for one in maker.state.objects if (one.kind, one.name) != (Kind.ADDON, name)]
+    maker.removed(Kind.ADDON, name, ADDONS_DOWN, doing)
 
 
 def judged_addon(name: str, addon: Object | None) -> Finding:

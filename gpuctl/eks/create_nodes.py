@@ -11,7 +11,6 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Number, fail, ok, unknown, unknown_because, warn
 from gpuctl.edges.aws import Request
 from gpuctl.eks import health, network, node_template
-from gpuctl.eks import state as states
 from gpuctl.eks.maker import Maker
 from gpuctl.eks.model import Capacity, NodeGroup
 from gpuctl.eks.network import Home
@@ -126,16 +125,7 @@ def remove_failed(maker: Maker, group: NodeGroup) -> None:
             maker.state.add(replace(made_template, tags={**made_template.tags, **attempt}))
         maker.act(f"remove the failed node group {group.name}", "eks", "DeleteNodegroup", parameters)
 
-    def poll() -> tuple[bool | None, str]:
-        rows = states.in_cluster(maker.aws, maker.state, [Kind.GROUP])
-        left = next((one for one in rows if one.name == group.name), None)
-        if left is not None and left.state == "DELETE_FAILED":
-            wrong = "; ".join(map(str, health.issues(left.data))) or "AWS names no reason"
-            raise GpuctlError(f"remove the failed node group {group.name}", wrong, "remove the cause, and resume")
-        return (True if left is None else None), left.state if left else ""
-
-    maker.waiter.until(GROUPS_DOWN, poll)
-    maker.state.objects = [one for one in maker.state.objects if (one.kind, one.part) != (Kind.GROUP, group.name)]
+    maker.removed(Kind.GROUP, group.name, GROUPS_DOWN, f"remove the failed node group {group.name}")
 
 
 def launch_template(maker: Maker, group: NodeGroup, data: Mapping[str, Any], content: str) -> Object:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.aws import Aws, NoAnswer, Request, code_of
+from gpuctl.eks import health
 from gpuctl.eks import state as states
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.node_template import NodeNetwork
@@ -29,7 +30,7 @@ LOOKS = 6  # after a lost answer, ten seconds apart: EC2 and IAM list a new obje
 WITH_TOKEN = frozenset({Kind.NAT, Kind.ROUTES, Kind.TEMPLATE, Kind.CLUSTER, Kind.GROUP, Kind.ENTRY})
 BUSY = ("CREATING", "UPDATING", "DELETING")
 # What AWS answers to a request that an attempt without an answer has carried out.
-DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate")
+DONE_BEFORE = ("Resource.AlreadyAssociated", "RouteAlreadyExists")
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,20 @@ class Maker:
             if any(one.state in BUSY for one in last.values()):
                 raise
         return {name: last.get(name) for name in names}
+
+    def removed(self, kind: Kind, name: str, wait: Wait, doing: str) -> None:
+        """Wait until an object inside the cluster is gone; a failed deletion ends it with its cause."""
+
+        def poll() -> tuple[bool | None, str]:
+            rows = states.in_cluster(self.aws, self.state, [kind])
+            left = next((one for one in rows if one.name == name), None)
+            if left is not None and left.state == "DELETE_FAILED":
+                wrong = "; ".join(map(str, health.issues(left.data))) or "AWS names no reason"
+                raise GpuctlError(doing, wrong, "remove the cause, and resume")
+            return (True if left is None else None), left.state if left else ""
+
+        self.waiter.until(wait, poll)
+        self.state.objects = [one for one in self.state.objects if (one.kind, one.name) != (kind, name)]
 
     def once_role_is_known(self, make: Callable[[], Object]) -> Object:
         """Repeat a request that AWS refuses as it does not know the new role yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.eks_zones import NO_CONTROL_PLANE
 from gpuctl.domain.findings import Finding, Number, fail, ok, or_ok, unknown, unknown_because, warn
@@ -30,6 +30,17 @@ def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
         findings += reservation(group, cluster, facts)
         findings += placement(group, cluster, facts)
     return [*findings, *quota(cluster, facts), *limits(cluster, facts)]
+
+
+def endpoint(cluster: EksCluster) -> list[Finding]:
+    """Nodes without a private endpoint reach the public one from an address that `allowed` must hold."""
+    if cluster.private_endpoint or not cluster.allowed:
+        return []
+    if cluster.vpc is not None:
+        wrong = "nodes reach the endpoint from the NAT gateway, whose address is not in `allowed`: none would join"
+        raise InvalidInput(f"make {cluster.name}", wrong, "set private_endpoint: true, or leave allowed out")
+    message = "without a private endpoint, nodes join only if `allowed` holds the address from which they leave the VPC"
+    return [warn("network", cluster.name, message, "set private_endpoint: true")]
 
 
 def actions(cluster: EksCluster) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
-from gpuctl.eks.objects import COSTLY, Kind, Object, State, costly
+from gpuctl.eks.objects import COSTLY, IN_CLUSTER, Kind, Object, State, costly
 
 NODE_TAG, CNI_TAG, EKS_TAG = "kubernetes.io/cluster/{}", "cluster.k8s.amazonaws.com/name", "aws:eks:cluster-name"
 BALANCER_TAG = "elbv2.k8s.aws/cluster"
@@ -20,7 +20,6 @@ ORDER = (
     *(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT, Kind.ADDRESS, Kind.SUBNET),
     *(Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.ROLE),
 )
-WITH_THE_CLUSTER = frozenset({Kind.ADDON, Kind.ENTRY})  # EKS removes them with the cluster
 MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE})
 
 
@@ -75,7 +74,11 @@ def belongs(item: Object, cluster: str) -> bool:
 
 def is_claims(item: Object) -> bool:
     """True for a volume that Kubernetes made for a claim; one that only has our tag is the disk of a node."""
-    return not item.ours or CSI_TAG in item.tags or CLAIM_TAG in item.tags
+    return not item.ours or has_claim_tag(item)
+
+
+def has_claim_tag(item: Object) -> bool:
+    return CSI_TAG in item.tags or CLAIM_TAG in item.tags
 
 
 def is_tagged(item: Object, cluster: str) -> bool:
@@ -107,7 +110,7 @@ def rows(state: State, around: Belongings, volumes: str) -> list[Row]:
         if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
             continue
         fates.append(_around(one, state.cluster, around, volumes, own_vpc))
-    return sorted((one for one in fates), key=lambda row: (not row.goes, _place(row.item)))
+    return sorted(fates, key=lambda row: (not row.goes, _place(row.item)))
 
 
 def _place(item: Object) -> tuple[int, int]:
@@ -118,7 +121,7 @@ def _place(item: Object) -> tuple[int, int]:
 def _of_ours(item: Object, state: State) -> Row:
     if item.ours:
         return _goes(item)
-    if item.kind in (Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER):
+    if item.kind in (*IN_CLUSTER, Kind.CLUSTER):
         return _goes(item, "" if item.kind in MADE_BY_EKS else "not made by gpuctl")
     return _stays(item, f"it has no tag of {state.cluster} in {state.region}")
 
@@ -163,7 +166,9 @@ def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
     disks = claims(around)
     if disks and not volumes:
         size = sum(int(one.data.get("Size") or 0) for one in disks)
-        message = f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(map(_id, disks))}"
+        message = (
+            f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(one.name for one in disks)}"
+        )
         found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
     return found
 
@@ -206,10 +211,6 @@ def _blocks(item: Object, around: Belongings, cluster: str) -> bool:
     owner = around.owners.get(item.name, "")
     goes = owner.startswith(GO_BY_THEMSELVES) or owner == f"EKS control plane {cluster}"
     return not goes and item.name not in around.leaked
-
-
-def _id(item: Object) -> str:
-    return item.name
 
 
 def is_of(item: Object, around: Belongings, cluster: str) -> bool:

@@ -13,8 +13,8 @@ from gpuctl.eks import health, prediction
 from gpuctl.eks.cost import CONTROL_PLANE_USD, EXTENDED_USD, Cost, Prices
 from gpuctl.eks.facts import Version
 from gpuctl.eks.objects import Kind, Object, State, expires
+from gpuctl.eks.removal import GROUP_TAG
 
-GROUP_TAG = "eks:nodegroup-name"
 BUSY = ("CREATING", "UPDATING", "PENDING", "DELETING")
 RUNNING = ("pending", "running")
 Versions = Sequence[Version] | GpuctlError

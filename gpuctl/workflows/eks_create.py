@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Finding, Verdict, warn
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import create, network
 from gpuctl.eks import state as states
@@ -36,22 +36,8 @@ def started(aws: Aws, cluster: EksCluster) -> State:
 
 def plan(aws: Aws, cluster: EksCluster, state: State) -> EksPlan:
     """The plan, without findings on what an earlier run made."""
-    closed = endpoint(cluster)
     made = eks_plan.plan(aws, cluster)
-    return EksPlan(
-        cluster, [*due(made.findings, state, cluster), *closed], made.costs, made.prices, made.facts, made.nodes
-    )
-
-
-def endpoint(cluster: EksCluster) -> list[Finding]:
-    """Nodes without a private endpoint reach the public one from an address that `allowed` must hold."""
-    if cluster.private_endpoint or not cluster.allowed:
-        return []
-    if cluster.vpc is not None:
-        wrong = "nodes reach the endpoint from the NAT gateway, whose address is not in `allowed`: none would join"
-        raise InvalidInput(f"make {cluster.name}", wrong, "set private_endpoint: true, or leave allowed out")
-    message = "without a private endpoint, nodes join only if `allowed` holds the address from which they leave the VPC"
-    return [warn("network", cluster.name, message, "set private_endpoint: true")]
+    return replace(made, findings=due(made.findings, state, cluster))
 
 
 def due(findings: Sequence[Finding], state: State, cluster: EksCluster) -> list[Finding]:

@@ -16,7 +16,6 @@ from gpuctl.eks.destroy import Choice, Remover
 from gpuctl.eks.objects import Kind, Object, State, from_answer
 from gpuctl.eks.removal import (
     BALANCER_TAG,
-    CLAIM_TAG,
     CNI_TAG,
     CSI_TAG,
     EKS_TAG,
@@ -128,7 +127,7 @@ def _add_volumes(aws: Aws, state: State, objects: dict[tuple[Kind, str], Object]
         if (one.kind, one.name) not in objects
     }
     objects.update(added)
-    return {one.name for one in added.values() if not (_has_claim(one) and _nodes_of(one) & set(nodes))}
+    return {one.name for one in added.values() if not (removal.has_claim_tag(one) and _nodes_of(one) & set(nodes))}
 
 
 def _untagged_volumes(aws: Aws, state: State, instances: Sequence[Object]) -> list[Object]:
@@ -173,10 +172,6 @@ def _zones(aws: Aws, state: State, instances: Sequence[Object]) -> list[str]:
 
 def _nodes_of(volume: Object) -> set[str]:
     return {str(one["InstanceId"]) for one in volume.data.get("Attachments") or () if one.get("InstanceId")}
-
-
-def _has_claim(volume: Object) -> bool:
-    return CSI_TAG in volume.tags or CLAIM_TAG in volume.tags
 
 
 def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:

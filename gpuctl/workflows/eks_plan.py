@@ -52,11 +52,11 @@ def connect(region: str, aws_profile: str) -> Aws:
 
 def plan(aws: Aws, cluster: EksCluster) -> EksPlan:
     """Ask AWS for everything that a cluster depends on, and judge it."""
-    cni = demand.settings(cluster.cni)  # refused before AWS is asked
+    cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster)
     prices = read_prices()
     parts = cost.costs(cluster, facts, prices)
-    findings = [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
+    findings += [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
         findings += network(cluster, facts, listing, nodes, around)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown_because, warn
 from gpuctl.edges.aws import Aws, Request, converted
-from gpuctl.eks import destroy, read, status
+from gpuctl.eks import destroy, read, removal, status
 from gpuctl.eks.cost import Cost
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State, expires, from_answer
@@ -31,7 +31,8 @@ class EksStatus:
 def read_status(aws: Aws, cluster: str) -> EksStatus:
     """The status of a cluster; InvalidInput if AWS has nothing of it."""
     state = eks_destroy.known(aws, cluster)
-    instances = eks_destroy.around(aws, state, [Kind.INSTANCE]).objects
+    nearby = eks_destroy.around(aws, state, [Kind.INSTANCE]).objects
+    instances = [one for one in nearby if one.ours or removal.is_tagged(one, cluster)]  # not others in our VPC
     request = Request("list the versions of EKS", "eks", "DescribeClusterVersions", "clusterVersions")
     answers = aws.read_all({"versions": request}, lambda answer: answer)["versions"]
     versions = converted(answers, lambda rows: [read.version(one) for one in rows], "read the versions of EKS")

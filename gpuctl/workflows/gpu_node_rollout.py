@@ -209,22 +209,27 @@ class Rollout:
 
     def _drain(self, active: Sequence[str]) -> Failures:
         """Drain hosts, except those that somebody else has drained, and those whose pods would be lost."""
+        reasons = {host: rollout.reason(self._plans[host]) for host in active}
+        return self._moved(reasons, undo=False)
+
+    def _moved(self, texts: Mapping[str, str], *, undo: bool) -> Failures:
+        """Drain nodes or take them back; what a kubelet changed at the same time is read again."""
         nodes, lost, failures = self._nodes, Failures(), Failures()
-        left = list(active)
+        left, word = list(texts), "undrained" if undo else "drained"
         for _ in range(CONFLICTS):
             if nodes is None or not left:
                 break
-            read = nodes.read({host: rollout.reason(self._plans[host]) for host in left}, undo=False)
+            read = nodes.read({host: texts[host] for host in left}, undo=undo)
             due = [one for one in read if one.state == "due"]
-            lost |= nodes_empty.losses(nodes, due, self._patience)
-            changed = nodes.change([one for one in due if one.node not in lost], self.run, undo=False)
+            lost |= {} if undo else nodes_empty.losses(nodes, due, self._patience)
+            changed = nodes.change([one for one in due if one.node not in lost], self.run, undo=undo)
             ends = {one.node: one for one in (*read, *changed) if one.node not in lost}
             failures = {
                 node: one.text or f"it is {one.state}" for node, one in ends.items() if one.state not in SETTLED
             }
             for node, one in ends.items():
                 if node not in failures:
-                    self._note(node, drain="drained" if one.state == "done" else "others")
+                    self._note(node, drain=word if one.state == "done" else "others")
             left = list(failures)
         return {**failures, **lost}
 
@@ -245,22 +250,8 @@ class Rollout:
 
     def _undrain(self, active: Sequence[str]) -> Failures:
         """Take back the drains of roll-outs; a drain of somebody else stays."""
-        nodes, failures = self._nodes, Failures()
-        left = [host for host in active if self.outcomes[host].drain == "drained"]
-        for _ in range(CONFLICTS):
-            if nodes is None or not left:
-                break
-            read = nodes.read(dict.fromkeys(left, rollout.MARK), undo=True)
-            changed = nodes.change([one for one in read if one.state == "due"], self.run, undo=True)
-            ends = {one.node: one for one in (*read, *changed)}
-            failures = {
-                node: one.text or f"it is {one.state}" for node, one in ends.items() if one.state not in SETTLED
-            }
-            for node, one in ends.items():
-                if node not in failures:
-                    self._note(node, drain="undrained" if one.state == "done" else "others")
-            left = list(failures)
-        return failures
+        ours = [host for host in active if self.outcomes[host].drain == "drained"]
+        return self._moved(dict.fromkeys(ours, rollout.MARK), undo=True)
 
     def _plan(self, active: Sequence[str]) -> Failures:
         """Plan hosts again as they are now, after an interrupted dpkg has completed its work.

@@ -23,7 +23,7 @@ from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_destroy
-from tests.rig.aws_endpoint import ERROR, LOGIN
+from tests.rig.aws_endpoint import ERROR, LOGIN, client
 from tests.rig.eks_answers import planning_answers
 from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
 from tests.rig.source_files import ROOT
@@ -201,7 +201,13 @@ def test_lost_answers_make_nothing_twice_and_a_group_without_capacity_is_made_ag
 
 def test_status_names_what_runs_what_does_not_and_what_it_costs(lab: Cloud) -> None:
     lab.additions.answers["/cluster-versions"] = planning_answers(())["/cluster-versions"]
+    subnet = backend("eks").clusters["lab"].nodegroups["gpu"].subnets[0]
+    wanted = {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large", "SubnetId": subnet}
+    bastion = client(lab.url).run_instances(**wanted)["Instances"][0]
     document = json.loads(run(lab, "status", "lab", "--output", "json").stdout)
+    client(lab.url).terminate_instances(InstanceIds=[bastion["InstanceId"]])
+    del backend("ec2").enis[bastion["NetworkInterfaces"][0]["NetworkInterfaceId"]]  # moto keeps it
+    assert not any("m5.large" in one["part"] for one in document["costs"])  # of somebody else in the VPC
     judged = {(one["check"], one["subject"]): one for one in document["findings"]}
     assert judged["cluster", "lab"]["verdict"] == "OK"
     assert judged["nodes", "gpu"]["message"] == "0 of 1 desired instances run"

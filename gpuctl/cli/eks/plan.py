@@ -38,7 +38,8 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     """Ask AWS what would fail if this cluster were made, and print its cost. Nothing is made.
 
     Checks permissions, the name and version, zones, the offer of each type, images, reservations, placement groups,
-    quotas against what runs now, limits, addresses of the subnets, and the budget. Exit code 1 for FAIL and UNKNOWN.
+    quotas against what runs now, limits, addresses and network of the subnets, and the budget. Exit code 1 for FAIL
+    and UNKNOWN.
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import cluster_file

@@ -134,12 +134,10 @@ def _pods(kube: Kubectl, request: Request) -> list[Object]:
 
 def _worst_first(pods: Sequence[Object]) -> list[Object]:
     """Sort by the worst finding, then by the time of the first failure: the others may only follow from it."""
-    verdicts = {name_of(pod): SEVERITY.index(overall(judge.of_status(pod))) for pod in pods}
-    healthy = {name_of(pod) for pod in pods if not judge.of_status(pod)}
 
     def key(pod: Object) -> tuple[bool, int, str, str]:
-        name = name_of(pod)
-        return name in healthy, -verdicts[name], judge.earliest_end(pod), name
+        findings = judge.of_status(pod)
+        return not findings, -SEVERITY.index(overall(findings)), judge.earliest_end(pod), name_of(pod)
 
     return sorted(pods, key=key)
 

@@ -12,8 +12,9 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.eks.model import EksCluster, NodeGroup
 from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.prediction import endpoint
 from gpuctl.workflows import eks_status
-from gpuctl.workflows.eks_create import due, endpoint, is_late
+from gpuctl.workflows.eks_create import due, is_late
 from gpuctl.workflows.eks_status import Living
 
 LAB = EksCluster("lab", "us-east-1", "1.36", [NodeGroup("x", "p5.48xlarge", 0, 1, 1)])
