@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -21,6 +22,8 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_py
 
 # Bytes that a worker may take up for the output of a host; a host's answer needs a few MiB.
 MOST_MEMORY = 2 * visit_failures.MOST_OUTPUT
+# With "SSH", the program on the host ended before it read all its input.
+DATA_NOT_SENT = re.compile(r"^.*Make sure this host can be reached over (ssh:|SSH\.)", re.DOTALL)
 KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=3 -o ControlPath=none"
 
 
@@ -84,12 +87,13 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
             _end_children()
             raise NoAnswerError(_failed(visit_failures.TOO_MUCH_OUTPUT, visit_failures.PRINTS_ENDLESSLY)) from error
         except AnsibleConnectionFailure as error:
-            _, _, cause = str(error).rpartition("over ssh: ")
+            # Ansible's own sentence, then what ssh printed. ansible-core from 2.19 on strips the space between them.
+            cause = DATA_NOT_SENT.sub("", str(error)).strip()
             if visit_failures.UNRESPONSIVE in cause:
                 raise
             # ssh may have ended before it read all input. Without input, Ansible reports the cause.
             self._low_level_execute_command(":", sudoable=False)
-            if cause.strip():
+            if cause:
                 raise
             raise NoAnswerError(_failed(visit_failures.KILLED, visit_failures.COMPLETES)) from error
         if streams["rc"] == 128 + signal.SIGKILL:

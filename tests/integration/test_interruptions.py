@@ -71,12 +71,14 @@ def test_a_host_that_dies_while_it_is_changed_is_given_up_soon(
     assert "finishes a change that it has started" in error["hint"]
 
 
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "auto"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_program_that_is_killed_on_its_host_is_no_host_that_cannot_be_reached(
-    gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str
+    gpuctl: Gpuctl, host: TestHost, way: str, python: str
 ) -> None:
     host.tree.hang(SWAPPINESS)
-    words = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
+    inventory = gpuctl.inventory({host.name: {**reach(host), "ansible_python_interpreter": python}})
+    words = ("-i", inventory, "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
     running = gpuctl.start("tune-nodes", *words)
     _wait_for_lock(host)
     host.run("pkill", "--signal", "KILL", "--exact", "python3")
