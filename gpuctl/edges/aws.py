@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import threading
@@ -22,6 +23,7 @@ THREADS = 16
 PAGE_SIZE = 1000  # the largest that EC2 takes
 MOST_ITEMS = 200_000  # of one request: more is not read, and is an error
 CONNECT_S, READ_S = 5, 30
+TOKEN_S, TOKEN_PREFIX = 60, "k8s-aws-v1."  # EKS accepts a token for 15 minutes after its signature
 THROTTLED_ATTEMPTS = 6  # of a change
 ATTEMPTS = 6  # botocore waits longer before each, up to 20 s
 # Members of EC2's answers that nobody reads cost half the time of parsing them.
@@ -124,6 +126,32 @@ class Aws:
                     raise
                 time.sleep(min(20.0, 2.0**attempt * random.uniform(0.5, 1)))  # noqa: S311 - spreads requests
         raise AssertionError("unreachable")
+
+    def cluster_token(self, cluster: str) -> str:
+        """A token for an EKS cluster, valid for 15 minutes: a signed request for our identity, which EKS sends to STS.
+
+        As aws-iam-authenticator makes it (README, API authorization from outside a cluster). No request is sent.
+        """
+        from botocore.signers import RequestSigner
+
+        with self._translated(f"log in to the cluster {cluster}", ""):
+            client = self._client("sts")
+            credentials = self._session.get_credentials()
+            if credentials is None:
+                from botocore.exceptions import NoCredentialsError
+
+                raise NoCredentialsError
+            events = self._session.get_component("event_emitter")
+            signer = RequestSigner(client.meta.service_model.service_id, self.region, "sts", "v4", credentials, events)
+            request = {
+                "method": "GET",
+                "url": f"{client.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+                "body": {},
+                "headers": {"x-k8s-aws-id": cluster},
+                "context": {},
+            }
+            url = signer.generate_presigned_url(request, "GetCallerIdentity", TOKEN_S, self.region)
+        return TOKEN_PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
     def _attempt(self, request: Request, convert: Callable[[Any], Item]) -> list[Item] | GpuctlError:
         try:

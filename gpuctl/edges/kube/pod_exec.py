@@ -130,15 +130,23 @@ def start(cluster: Cluster, pod: str, command: Command) -> Program:
     query = [("command", word) for word in command.argv]
     query += [("container", command.container)] if command.container else []
     query += [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
-    return Program(_connected(cluster, path, query, doing), doing, command)
+    return Program(connect_websocket(cluster, path, query, doing), doing, command)
 
 
-def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing: str) -> WebSocket:
+def connect_websocket(
+    cluster: Cluster, path: str, query: list[tuple[str, str]], doing: str, protocols: Sequence[str] = (V5, V4)
+) -> WebSocket:
+    """Open a stream of a pod; `Unreachable` if nothing answers, else the error that the cluster gives."""
     url, headers = cluster.client.address(path, query), cluster.client.login_headers()
     websocket = WebSocket(sslopt=tls(cluster.client.configuration), sockopt=KEEPALIVE)
     names = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
     kept = [line for name, line in names.items() if name not in ("accept", "content-type")]
-    options = {"header": kept, "subprotocols": [V5, V4], "timeout": CONNECT_S, **proxy(cluster.client.configuration)}
+    options = {
+        "header": kept,
+        "subprotocols": list(protocols),
+        "timeout": CONNECT_S,
+        **proxy(cluster.client.configuration),
+    }
     try:
         websocket.connect("ws" + url.removeprefix("http"), **options)  # type: ignore[no-untyped-call]
     except WebSocketBadStatusException as error:
@@ -151,9 +159,10 @@ def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing:
 
 def _refused(error: GpuctlError) -> GpuctlError:
     """The error for a server that refused the connection."""
-    if isinstance(error, Forbidden) and "pods/exec" in error.wrong:
-        # Over a WebSocket exec is a GET; servers from 1.35 on ask for create as well (kubernetes/kubernetes#134577).
-        return Forbidden(error.doing, error.wrong, "ask for a role that allows get and create of pods/exec")
+    # Over a WebSocket both are a GET; servers from 1.35 on ask for create as well (kubernetes/kubernetes#134577).
+    for stream in ("pods/exec", "pods/portforward"):
+        if isinstance(error, Forbidden) and stream in error.wrong:
+            return Forbidden(error.doing, error.wrong, f"ask for a role that allows get and create of {stream}")
     return error
 
 

@@ -1,0 +1,48 @@
+"""Public ssh keys of the user: from the ssh agent, and from GitHub."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.edges.processes import Processes
+from gpuctl.edges.programs import gist, installed
+
+GITHUB = "https://github.com"
+LIMIT_S = 10
+MOST = 1 << 20  # bytes; a user has a few kilobytes
+EMPTY, NO_AGENT = 1, 2  # exit codes of ssh-add -L
+
+
+def of_agent() -> tuple[str, str]:
+    """The agent's public keys, one a line, and why there are none ("" if there are)."""
+    if not installed("ssh-add"):
+        return "", "ssh-add is not installed"
+    done = Processes(new_session=False).run(["ssh-add", "-L"], b"", LIMIT_S)
+    if done.code == EMPTY:
+        return "", "the ssh agent has no key"
+    if done.code == NO_AGENT:
+        return "", "no ssh agent runs"
+    if done.code is None:
+        return "", f"the ssh agent gives no answer within {LIMIT_S} s"
+    return (done.out.decode(errors="replace"), "") if done.code == 0 else ("", gist(done.err))
+
+
+def of_github(user: str, server: str = GITHUB) -> str:
+    """Public keys of a user (a valid name), one a line, over TLS; `InvalidInput` if GitHub does not know it."""
+    doing = f"read the public keys of the GitHub user {user}"
+    request = urllib.request.Request(f"{server}/{user}.keys", headers={"User-Agent": "gpuctl"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310 - the scheme is ours
+            content: bytes = answer.read(MOST + 1)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise InvalidInput(doing, "GitHub has no such user", "check the name") from error
+        raise Unreachable(doing, f"GitHub answers with HTTP status {error.code}", "try again, or use --key") from error
+    except (OSError, ValueError) as error:
+        why = str(getattr(error, "reason", None) or error)
+        raise Unreachable(doing, f"GitHub does not answer: {why}", "check the network, or use --key FILE") from error
+    if len(content) > MOST:
+        raise GpuctlError(doing, "the answer is too long for keys", "use --key FILE")
+    return content.decode(errors="replace")
