@@ -1,0 +1,112 @@
+"""Shell programs of a GPU pod: a name for its user, sshd, and Jupyter. Any image with sh and sshd works."""
+
+from __future__ import annotations
+
+from gpuctl.domain import sshd
+
+RUN, KEYS, HOST, START_AT, WORKSPACE = (
+    "/run/gpuctl",
+    "/etc/gpuctl/keys",
+    "/etc/gpuctl/host",
+    "/etc/gpuctl/start",
+    "/workspace",
+)
+HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
+AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
+USER, ROOT = "gpu", "root"
+SSH_PORT, JUPYTER_PORT = 2222, 8888
+NO_SSHD = 42  # exit code of the start script
+
+
+# sshd takes nobody without a name; a user of the same number or name in the image gives place to this one.
+def prepare(user: int) -> str:
+    """Script of the init container: a name and a home for the pod's user, a number."""
+    name = USER if user else ROOT
+    return f"""# Before the pod starts: a name and a home for its user.
+set -eu
+umask 022
+shell=/bin/sh
+[ ! -x /bin/bash ] || shell=/bin/bash
+while IFS=: read -r other password number rest; do
+  [ "$number" = {user} ] || [ "$other" = {name} ] || echo "$other:$password:$number:$rest"
+done </etc/passwd >{RUN}/passwd || true
+echo "{name}:x:{user}:{user}::{HOME}:$shell" >>{RUN}/passwd
+: >{RUN}/motd
+"""
+
+
+START = f"""# In the GPU pod: keys, what the login shows, Jupyter if the image has it, then sshd.
+set -u
+umask 022
+PATH="$PATH:/usr/sbin:/sbin"
+
+say() {{ echo "gpuctl: $*"; }}
+
+sshd=$(command -v sshd) || {{ say "no sshd in the image: use one with openssh-server"; exit {NO_SSHD}; }}
+rm -f {RUN}/ready
+mkdir -p {HOME} {CACHE} || {{ say "the workspace cannot be written"; exit 1; }}
+chmod 700 {HOME} 2>/dev/null
+
+[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+
+# sshd takes no private key that others may read, and a mounted Secret is also its group's.
+(
+  umask 077
+  mkdir -p {RUN}/private
+  cp -fL {HOST}/* {RUN}/private/
+) || {{ say "the host key cannot be read"; exit 1; }}
+
+{{
+  if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv,noheader 2>&1 |
+      while read -r line; do echo "GPU $line"; done
+    driver_cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\\([0-9.]*\\).*/\\1/p')
+    echo "CUDA of the driver ${{driver_cuda:-UNKNOWN}}, of the image ${{CUDA_VERSION:-UNKNOWN}}"
+  else
+    echo "GPUs, driver and CUDA UNKNOWN: no nvidia-smi in this pod"
+  fi
+  echo "{WORKSPACE} stays when the pod goes; all else does not"
+}} >{RUN}/motd
+
+if command -v jupyter-lab >/dev/null; then
+  (
+    umask 077
+    cat >{RUN}/private/jupyter.json <<EOF
+{{"IdentityProvider": {{"token": "$(cat {RUN}/private/{TOKEN})"}},
+ "ServerApp": {{"ip": "127.0.0.1", "port": {JUPYTER_PORT}, "port_retries": 0, "root_dir": "{WORKSPACE}",
+  "open_browser": false, "allow_root": true}}}}
+EOF
+  )
+  while :; do
+    jupyter-lab --config={RUN}/private/jupyter.json
+    say "jupyter-lab ended with $?, once more in 5 s"
+    sleep 5
+  done &
+else
+  say "no jupyter-lab in the image"
+fi
+
+variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} HF_HOME=$HF_HOME"
+[ -z "${{CUDA_VERSION:-}}" ] || variables="$variables CUDA_VERSION=$CUDA_VERSION"
+
+trap 'say "ends"; kill "$daemon" 2>/dev/null; exit 0' TERM INT
+: >{RUN}/ready
+while :; do
+  "$sshd" -D -e -f {START_AT}/sshd_config -o PrintMotd=yes -o "SetEnv=$variables" &
+  daemon=$!
+  wait "$daemon"
+  say "sshd ended with $?, once more in 5 s"
+  sleep 5
+done
+"""
+
+
+def sshd_config() -> str:
+    """Configuration of sshd: keys only, and only for the port forward, which connects to the pod's own loopback."""
+    more = (
+        "ListenAddress 127.0.0.1",
+        "Subsystem sftp internal-sftp",
+        "ClientAliveInterval 30",
+        "ClientAliveCountMax 4",
+    )
+    return sshd.keys_only(SSH_PORT, f"{RUN}/private/{HOST_KEY}", f"{KEYS}/{AUTHORIZED}", *more)
