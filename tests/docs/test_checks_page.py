@@ -31,6 +31,7 @@ HOMES = {
     "gpuctl/subnets": ("subnets",),
     "gpuctl/eks": ("eks",),
     "gpuctl/workflows/eks_addresses.py": ("eks",),
+    "gpuctl/workflows/eks_pod.py": ("eks",),
     "gpuctl/workflows/eks_status.py": ("eks",),
 }
 

@@ -14,6 +14,13 @@ MEMBERS = {
     "destroy": "gpuctl.cli.eks.destroy:destroy",
     "status": "gpuctl.cli.eks.status:status",
     "reap": "gpuctl.cli.eks.status:reap",
+    "pod": "gpuctl.cli.eks.pod:pod",
+    "keys": "gpuctl.cli.eks.pod:keys",
+    "connect": "gpuctl.cli.eks.connect:connect",
+    "cp": "gpuctl.cli.eks.connect:copy",
+    "test-gpu": "gpuctl.cli.eks.connect:test_gpu",
+    "token": "gpuctl.cli.eks.connect:token",
+    "tunnel": "gpuctl.cli.eks.connect:tunnel",
 }
 
 

@@ -1,0 +1,205 @@
+"""eks pod and eks keys: a GPU pod that ssh reaches, and the keys that may log in."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.eks import pod_options
+from gpuctl.cli.eks.pod_options import PodPlace
+from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.core.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from gpuctl.eks.gpu_pod.public_keys import PublicKey
+    from gpuctl.eks.gpu_pod.ssh_files import HostEntry
+
+echo = partial(click.echo, err=True)
+
+
+@dataclass(frozen=True)
+class FormOptions:
+    """Values of the pod; None where an option was not used."""
+
+    image: str | None
+    gpus: int | None
+    cpu: str | None
+    memory: str | None
+    shm: str | None
+    workspace: str | None
+    storage_class: str | None
+    root: bool | None
+
+
+@dataclass(frozen=True)
+class PodCommand:
+    """Inputs of `eks pod`. `include`: None to ask."""
+
+    place: PodPlace
+    form: FormOptions
+    key_files: tuple[Path, ...]
+    github: Sequence[str]
+    agent: bool
+    replace: bool
+    include: bool | None
+    timeout: float
+
+
+form_options = options.together(
+    click.option("--image", metavar="IMAGE", default=None, help="Image with sshd beside its ML tools."),
+    click.option("--gpus", type=click.IntRange(1), default=None, help="GPUs.  [default: 1]"),
+    click.option("--cpu", metavar="N", default=None, help="Processors, request and limit.  [default: 3]"),
+    click.option("--memory", metavar="SIZE", default=None, help="Memory, request and limit.  [default: 12Gi]"),
+    click.option("--shm", metavar="SIZE", default=None, help="Shared memory, which counts as memory.  [default: 4Gi]"),
+    click.option("--workspace", metavar="SIZE", default=None, help="Size of a new workspace volume.  [default: 100Gi]"),
+    click.option("--storage-class", metavar="NAME", default=None, help="Storage class of a new workspace volume."),
+    click.option("--root", is_flag=True, default=None, help="Run as root.  [default: user 1000]"),
+)
+
+
+@click.command()
+@options.as_request(
+    PodCommand,
+    pod_options.selected,
+    form_options,
+    pod_options.keys,
+    click.option(
+        "--agent/--no-agent", default=True, show_default=True, help="Public keys of the ssh agent may log in."
+    ),
+    click.option("--replace", is_flag=True, help="Delete the pod and make it again; its workspace stays."),
+    click.option(
+        "--include/--no-include",
+        "include",
+        default=None,
+        help="Include the pod's Host entry in ~/.ssh/config, or not.  [default: ask once]",
+    ),
+    click.option(
+        "--timeout",
+        type=options.Duration(),
+        default="20m",
+        show_default=True,
+        help="Time until the pod is ready; a new node takes minutes.",
+    ),
+)
+@report_options
+def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
+    """Make a GPU pod that ssh reaches through the Kubernetes API, or add keys to the one that exists.
+
+    Its workspace volume stays when the pod goes. The pod gets a host key of its own, which is checked at each login.
+    No load balancer is made, and no port of the pod is open to others.
+    """
+    from gpuctl.domain.report import Report
+    from gpuctl.eks.gpu_pod.model import Options, check_options
+    from gpuctl.workflows import eks_pod, eks_ssh
+
+    check_folder(metrics)
+    started = time.monotonic()
+    chosen = Options(**vars(request.form))
+    check_options(chosen)
+    keys = eks_pod.read_keys(eks_pod.KeySources(request.key_files, request.github, agent=request.agent))
+    place = pod_options.find(request.place)
+    cluster = place.connect()
+    made = eks_pod.ensure(cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace), echo)
+    entry = eks_ssh.write_entry(place, made)
+    results = eks_pod.wait(cluster, place, made, request.timeout, echo)
+    included = _include(request.include)
+    details: dict[str, Any] = {
+        "pod": place.pod,
+        "namespace": place.namespace,
+        "ssh_host": entry.host,
+        "host_key": f"{entry.alias} {entry.key}",
+        "included": included,
+    }
+    seconds = round(time.monotonic() - started, 3)
+    report = Report("eks pod", {place.cluster: results}, details, seconds=seconds)
+    publish(report, form, metrics, lambda: _show(results, entry, request.place, included))
+    raise click.exceptions.Exit(report.exit_code)
+
+
+def _include(choice: bool | None) -> bool:
+    """Include our entries in ~/.ssh/config, after a question, which a terminal gets only until it was answered."""
+    from gpuctl.workflows import eks_ssh
+
+    if eks_ssh.is_included():
+        return True
+    if choice is None and sys.stdin.isatty() and not eks_ssh.was_refused():
+        line = eks_ssh.include_line()
+        choice = click.confirm(f"Add `{line}` to {eks_ssh.user_config()}, so that ssh knows the pod?", err=True)
+        if not choice:
+            eks_ssh.refuse()
+    if not choice:
+        return False
+    try:
+        eks_ssh.include()
+    except GpuctlError as error:
+        echo(f"gpuctl: {error}; {error.hint}")
+        return False
+    return True
+
+
+def _show(results: Any, entry: HostEntry, where: PodPlace, included: bool) -> None:
+    from gpuctl.domain.findings import problems
+
+    findings.show(results)
+    if problems(results):
+        return
+    options_of = f" --context {where.context}" if where.context else ""
+    click.echo(f"login: gpuctl eks connect {where.cluster}{options_of}")
+    if included:
+        click.echo(f"or, also for rsync and editors: ssh {entry.host}")
+    click.echo(f"host key: {entry.alias} {entry.key}")
+
+
+@dataclass(frozen=True)
+class KeysCommand:
+    """Inputs of `eks keys`."""
+
+    place: PodPlace
+    key_files: tuple[Path, ...]
+    github: Sequence[str]
+    revoke: tuple[str, ...]
+
+
+@click.command()
+@options.as_request(
+    KeysCommand,
+    pod_options.selected,
+    pod_options.keys,
+    click.option(
+        "--revoke",
+        metavar="FINGERPRINT|ORIGIN",
+        multiple=True,
+        help="Key that may no longer log in, such as SHA256:… or github:USER; may be repeated.",
+    ),
+)
+def keys(request: KeysCommand) -> None:
+    """List the public keys that may log in to the pod; add and revoke some.
+
+    Returns once the pod has them. A session that is open stays open when its key is revoked: --replace of eks pod ends
+    it.
+    """
+    from gpuctl.workflows import eks_pod
+
+    added = eks_pod.read_keys(eks_pod.KeySources(request.key_files, request.github))
+    place = pod_options.find(request.place)
+    cluster = place.connect()
+    if added or request.revoke:
+        listed = eks_pod.change_keys(cluster, place, added, request.revoke, echo)
+    else:
+        listed = eks_pod.keys_of(cluster, place)
+    _list(listed)
+
+
+def _list(keys: Sequence[PublicKey]) -> None:
+    if not keys:
+        click.echo("no key may log in")
+        return
+    output.table(("FINGERPRINT", "TYPE", "ORIGIN"), [(key.fingerprint, key.type, key.origin) for key in keys])

@@ -1,0 +1,88 @@
+"""Reach the Kubernetes API of an EKS cluster: by a context of the kubeconfig, or by AWS with a kubeconfig of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.core.paths import config_dir, private, write_atomically
+from gpuctl.edges.aws import Aws, Request, converted
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.kube import config
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.eks.gpu_pod import kubeconfig, model
+
+TOKEN_MINUTES = 14  # EKS accepts one for 15
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pod's place. `cluster`: its name for people and ssh. `context` with `files`: how Kubernetes is reached."""
+
+    cluster: str
+    pod: str
+    context: str
+    namespace: str
+    files: Sequence[Path]
+
+    def connect(self) -> Cluster:
+        return kube.connect(self.context, self.namespace, self.files)
+
+
+@dataclass(frozen=True)
+class AccessRequest:
+    """A cluster by name. `context`: of the kubeconfig; "" asks AWS, in `region` ("": the AWS configuration's)."""
+
+    cluster: str
+    pod: str
+    context: str
+    namespace: str
+    region: str
+    aws_profile: str
+
+
+def place(request: AccessRequest) -> Place:
+    """The place of a pod; without a context AWS is asked for the cluster, and a kubeconfig of ours is written."""
+    model.check_name(request.pod)
+    model.check_cluster(request.cluster)
+    if request.context:
+        files = [path.absolute() for path in config.files()]
+        cluster = kube.connect(request.context, request.namespace, files)
+        return Place(request.cluster, request.pod, request.context, cluster.namespace, files)
+    aws = Aws(request.region, request.aws_profile)
+    path = _write_kubeconfig(aws, request.cluster)
+    return Place(request.cluster, request.pod, request.cluster, request.namespace or "default", [path])
+
+
+def _write_kubeconfig(aws: Aws, name: str) -> Path:
+    doing = f"reach the cluster {name}"
+    answers: list[Any] = aws.read(Request(doing, "eks", "DescribeCluster", "", {"name": name}), lambda answer: answer)
+    state = converted(answers, lambda rows: str(rows[0]["cluster"].get("status")), doing)
+    if state == "CREATING":
+        raise GpuctlError(doing, "its control plane is being made", f"`gpuctl eks status {name}` shows its state")
+    profile = ["--aws-profile", aws.profile] if aws.profile else []
+    login = [*program(), "eks", "token", name, "--region", aws.region, *profile]
+    text = converted(answers, lambda rows: kubeconfig.kubeconfig(name, rows[0]["cluster"], login), doing)
+    if isinstance(text, GpuctlError):
+        raise text
+    path = private(config_dir() / "eks") / f"{aws.region}.{name}.kubeconfig"
+    write_atomically(path, text)
+    return path
+
+
+def program() -> list[str]:
+    """The words that start gpuctl from other programs, whatever their PATH is."""
+    script = Path(sys.executable).with_name("gpuctl")
+    return [str(script)] if script.exists() else [sys.executable, "-c", "from gpuctl.cli.entry import main; main()"]
+
+
+def token(cluster: str, region: str, aws_profile: str) -> str:
+    """Credentials for an EKS cluster, as a credential program prints them."""
+    model.check_cluster(cluster)
+    expires = datetime.now(UTC) + timedelta(minutes=TOKEN_MINUTES)
+    return kubeconfig.credential(Aws(region, aws_profile).cluster_token(cluster), expires)
