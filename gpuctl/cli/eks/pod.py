@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -151,11 +152,17 @@ def _show(results: Any, entry: HostEntry, where: PodPlace, included: bool) -> No
     findings.show(results)
     if problems(results):
         return
-    options_of = f" --context {where.context}" if where.context else ""
-    click.echo(f"login: gpuctl eks connect {where.cluster}{options_of}")
+    click.echo(f"login: gpuctl eks connect {shlex.join(_words(where))}")
     if included:
         click.echo(f"or, also for rsync and editors: ssh {entry.host}")
     click.echo(f"host key: {entry.alias} {entry.key}")
+
+
+def _words(where: PodPlace) -> list[str]:
+    """Arguments that lead to the same pod."""
+    values = {"--context": where.context, "--namespace": where.namespace, "--region": where.region}
+    values |= {"--pod": "" if where.pod == pod_options.POD else where.pod, "--aws-profile": where.aws_profile}
+    return [where.cluster, *(word for name, value in values.items() if value for word in (name, value))]
 
 
 @dataclass(frozen=True)
