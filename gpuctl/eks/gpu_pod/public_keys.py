@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +74,7 @@ def _key(line: str, origin: str) -> PublicKey | str:
     try:
         blob = base64.b64decode(fields[1], validate=True)
         parts = list(_parts(blob))
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one, too
         return "the key is cut off or damaged"
     if len(parts) < 2 or parts[0] != fields[0].encode():
         return "the key is of another type than its line says"
