@@ -96,6 +96,9 @@ class HostGpuFacts:
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
     efa_kind: str | None  # full or minimal; None without an installation
     efa_wrong: tuple[str, ...] | None  # why it is half installed, or has no module for the running kernel
+    rdma_drivers: tuple[str, ...] | None  # of the RDMA devices
+    peer_modules: tuple[str, ...] | None  # loaded ones of facts/peer_memory.py
+    peer_symbols: bool | None  # whether ib_core has the interface that nvidia_peermem needs
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def why(self, *names: str) -> str:
@@ -126,6 +129,8 @@ class StackRequest:
     efa_kind: str | None = None  # None for full; minimal: kernel module and rdma-core only
     efa_source: str | None = None  # where EFA's archives are; None for AWS's server
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
+    peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
+    gdrcopy: str | None = None  # version of its packages, 2.5.2-1
 
     @property
     def branch(self) -> int | None:
@@ -142,7 +147,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the stack: driver, container toolkit, dcgm or efa.
+    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy or peer memory.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
     installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its

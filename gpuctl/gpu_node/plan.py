@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
-from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers
+from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers, rdma
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
-BUILDS_MODULES = ("driver", "efa")  # by DKMS
+BUILDS_MODULES = ("driver", "efa", "gdrcopy")  # by DKMS
 
 
 class Driver(NamedTuple):
@@ -49,12 +49,14 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
             *gpu_choice.judge_fabric(host, fabric),
             *driver.findings,
         ]
-    planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
+    copies, peers = rdma.gdrcopy(case), rdma.peer_memory(case, flavour)
+    planned = [components.toolkit(case), components.dcgm(case), components.efa(case), copies, peers]
     others = [component for component, _ in planned if component is not None]
     parts = [*([driver.component] if driver else []), *others]
     findings += [finding for _, more in planned for finding in more]
     findings += judge_host(case, driver, parts)
     reboot = needs_reboot(facts, flavour, request) if driver else Choice("no", flavour.why)
+    findings += rdma.judge_wait(case, reboot, (copies[0], peers[0]))
     chosen = driver.chosen if driver else None
     service = next((row for row in known.fabric if row.name == fabric.value), None) if driver else None
     return StackPlan(
@@ -179,6 +181,8 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
         if driver.component.changes is not False:
             headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
             findings += host_check.judge_headers(host, facts, headers)
+    if not driver and any(part.name == rdma.GDRCOPY and part.changes is not False for part in parts):
+        findings += host_check.judge_headers(host, facts, "")
     if any(part.name in BUILDS_MODULES and part.changes is not False for part in parts):
         findings += host_check.judge_secure_boot(host, facts)
     if parts:

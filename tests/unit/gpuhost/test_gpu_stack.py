@@ -93,6 +93,37 @@ def test_a_set_is_installed_and_held_with_its_kernel_and_a_second_run_changes_no
     assert changed(bring(root)) == set()
 
 
+RDMA = "/etc/modules-load.d/gpuctl-rdma.conf"
+
+
+def rdma(root: Path, **more: Any) -> dict[str, Any]:
+    value = {"shown": "nvidia_peermem", "files": {RDMA: "nvidia_peermem\n"}, "modules": ["nvidia_peermem"], **more}
+    return dict(tune(root, {"gpu_stack.rdma": value}, scope="gpu_stack")["knobs"][0])
+
+
+def test_a_module_is_loaded_by_its_file_and_proved_by_the_kernel(root: Path) -> None:
+    program(root, "systemctl", f"#!/bin/sh\n/bin/mkdir -p {root}/sys/module/nvidia_peermem")
+    row = rdma(root)
+    assert row["state"] == "ok", row["reason"]
+    assert (rdma(root)["changed"], rdma(root)["now"]) == (False, "loaded: nvidia_peermem")
+    gone = rdma(root, shown="dmabuf", files={RDMA: None}, modules=[])
+    assert (gone["state"], gone["changed"], (root / RDMA[1:]).exists()) == ("ok", True, False)
+
+
+def test_a_module_that_does_not_load_is_no_success(root: Path) -> None:
+    program(root, "systemctl")
+    assert rdma(root)["state"] not in {"ok", "pending"}
+
+
+def test_a_loaded_gdrdrv_without_its_device_has_failed(root: Path) -> None:
+    put(root, "/sys/module/gdrdrv/refcnt", "0\n")
+    program(root, "systemctl")
+    row = rdma(root, files={RDMA: "gdrdrv\n"}, modules=["gdrdrv"])
+    assert (row["state"], row["reason"]) == ("failed", "gdrdrv is loaded, but /dev/gdrdrv does not exist")
+    put(root, "/dev/gdrdrv", "")
+    assert rdma(root, files={RDMA: "gdrdrv\n"}, modules=["gdrdrv"])["state"] == "ok"
+
+
 def test_undo_restores_packages_holds_and_files_and_the_kind_alone_names_the_part(root: Path) -> None:
     before, packages = content(root), Packages(root).texts()
     bring(root, OLD)

@@ -64,6 +64,11 @@ def root(tmp_path: Path) -> Path:
     put(tmp_path, "/usr/share/keyrings/ubuntu.gpg", "key")
     put(tmp_path, "/sys/module/nvidia/version", "580.990.04\n")
     put(tmp_path, "/sys/module/nouveau/refcnt", "0\n")
+    put(tmp_path, "/sys/module/ib_core/refcnt", "1\n")
+    put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
+    put(tmp_path, "/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\nPCI_CLASS=20700\n")
+    put(tmp_path, "/proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n")
+    program(tmp_path, "grep", 'exec /usr/bin/grep "$@"')
     put(tmp_path, stack.MODULE, VERSION)
     program(tmp_path, "mokutil", 'echo "$2 is already enrolled"; exit 1')
     program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
@@ -131,11 +136,32 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_installed": "1.48.0",
         "efa_kind": "full",
         "efa_wrong": ["libfabric1-aws 2.6 of its record is not installed"],
+        "rdma_drivers": ["mlx5_core"],
+        "peer_modules": ["nvidia_peermem"],
+        "peer_symbols": True,
         "additions": [],
         "interrupted": [],
         "unread": {},
     }
     assert busy == []
+
+
+@pytest.mark.parametrize(
+    ("symbols", "expected"),
+    [("0 T ib_register_client\t[ib_core]\n", False), ("0 T ib_register_peer_memory_client_old\n", False)],
+)
+def test_an_ib_core_without_the_interface_is_read_as_such(root: Path, symbols: str, expected: bool) -> None:
+    put(root, "/proc/kallsyms", symbols)
+    assert read(root)["peer_symbols"] is expected
+
+
+def test_adapters_without_a_named_driver_and_an_ib_core_that_is_not_loaded(root: Path) -> None:
+    put(root, "/sys/class/infiniband/mlx5_1/device/uevent", "PCI_CLASS=20700\n")
+    (root / "sys/module/ib_core/refcnt").unlink()
+    (root / "sys/module/ib_core").rmdir()
+    facts = read(root)
+    assert (facts["rdma_drivers"], facts["peer_symbols"]) == (None, None)
+    assert facts["unread"] == {"rdma_drivers": "/sys/class/infiniband/mlx5_1/device/uevent names no driver"}
 
 
 def test_the_facts_are_those_that_decisions_read(root: Path) -> None:

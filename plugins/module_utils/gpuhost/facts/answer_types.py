@@ -669,6 +669,9 @@ class Stack(TypedDict):
     efa_installed: str | None
     efa_kind: str | None
     efa_wrong: list[str] | None
+    rdma_drivers: list[str] | None
+    peer_modules: list[str] | None
+    peer_symbols: bool | None
     unread: Reasons
 
 

@@ -13,7 +13,7 @@ from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
-from . import additions, gpu_xml, package_lists, repositories
+from . import additions, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
 
 PCI = "/sys/bus/pci/devices"
@@ -23,11 +23,13 @@ MOK_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
 VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULE = "/proc/driver/nvidia/version"
+INFINIBAND = "/sys/class/infiniband"
+PEER_SYMBOL = "ib_register_peer_memory_client"  # of ib_core, where it has the interface
 LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
 # Rebuilds of RHEL, for which NVIDIA's packages are the same.
 REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}
 _CONCERNS = re.compile(
-    r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^linux-(image|headers)-|^kernel"
+    r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^gdrdrv|^libgdrapi|^linux-(image|headers)-|^kernel"
 )
 _SMI_GPU = re.compile(r"^GPU \d+: ", re.MULTILINE)
 
@@ -40,7 +42,8 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """One key for each of READERS, and `unread`: name -> reason. A value that could not be read is None.
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
-    module, `mok_enrolled` without Secure Boot, `efa_kind` without a record; then they have no reason. Request:
+    module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
+    then they have no reason. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
     well, see `additions.read`.
     """
@@ -331,6 +334,42 @@ def _efa_wrong(host: Host, facts: Mapping[str, Any]) -> list[str]:
     return list(_efa_state(host, facts).wrong)
 
 
+def _rdma_drivers(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Drivers of the RDMA devices, each once; [] for a host without such devices."""
+    if not host.exists("/sys/class"):
+        raise Unreadable("/sys/class is missing")
+    devices = host.listdir(INFINIBAND) if host.exists(INFINIBAND) else []
+    return sorted({_driver_of(host, f"{INFINIBAND}/{name}/device/uevent") for name in devices})
+
+
+def _driver_of(host: Host, path: str) -> str:
+    match = re.search(r"^DRIVER=(\S+)$", host.read_or_none(path) or "", re.MULTILINE)
+    if match is None:
+        raise Unreadable(f"{path} names no driver")
+    return match[1]
+
+
+def _peer_modules(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    modules = peer_memory.read(host, {})["modules"]
+    if modules is None:
+        raise Unreadable("/sys/module is missing")
+    return modules
+
+
+def _peer_symbols(host: Host, facts: Mapping[str, Any]) -> bool | None:
+    """Whether ib_core has the interface for peer memory, which nvidia_peermem needs; None if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    if not host.exists("/sys/module/ib_core"):
+        return None
+    if not host.exists("/proc/kallsyms"):
+        raise Unreadable("/proc/kallsyms is missing")
+    result = host.run("grep", "-c", "-w", "-m", "1", PEER_SYMBOL, host.real("/proc/kallsyms"), limit=10)
+    if result.out.strip() not in ("0", "1"):
+        raise Unreadable(_reason("grep", result))
+    return result.out.strip() == "1"
+
+
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
     return os.uname().machine
 
@@ -366,4 +405,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "efa_installed": _efa_installed,
     "efa_kind": _efa_kind,
     "efa_wrong": _efa_wrong,
+    "rdma_drivers": _rdma_drivers,
+    "peer_modules": _peer_modules,
+    "peer_symbols": _peer_symbols,
 }
