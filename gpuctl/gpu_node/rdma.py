@@ -28,13 +28,13 @@ def gdrcopy(case: Case) -> Planned:
     if missing:
         return component, missing
     row, loaded = case.known.gdrcopy[0], case.facts.peer_modules
-    component, findings = components.of_packages(case, component, row.packages, ADD)
-    if component is None or component.changes is not False or (loaded and row.module in loaded):
-        return component, findings
+    planned, findings = components.of_packages(case, component, row.packages, ADD)
+    if planned is None or planned.changes is not False or (loaded and row.module in loaded):
+        return planned, findings
     if loaded is None:
         message = f"the loaded modules could not be read{case.facts.why('peer_modules')}"
-        return component, [*findings, unknown(GDRCOPY, case.host, message, "read the host as root")]
-    return replace(component, installed=f"{component.installed}, {row.module} not loaded", changes=True), findings
+        return planned, [*findings, unknown(GDRCOPY, case.host, message, "read the host as root")]
+    return replace(planned, installed=f"{planned.installed}, {row.module} not loaded", changes=True), findings
 
 
 def peer_memory(case: Case, flavour: Choice) -> Planned:
