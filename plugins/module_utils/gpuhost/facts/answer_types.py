@@ -637,6 +637,15 @@ class StackAddition(TypedDict):
     wrong: str
 
 
+class StackCdi(TypedDict):
+    """See `cdi.read`."""
+
+    path: str
+    drivers: list[str]
+    gpus: list[Count]
+    missing: list[str]
+
+
 class Stack(TypedDict):
     """See `stack.read`."""
 
@@ -645,6 +654,7 @@ class Stack(TypedDict):
     infiniband_vpd: list[str] | None
     efa_devices: list[str] | None
     smi_gpus: Count | None
+    cdi: list[StackCdi] | None
     kernel: str | None
     headers: bool | None
     secure_boot: bool | None
