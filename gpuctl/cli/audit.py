@@ -96,8 +96,7 @@ class AuditRequest:
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
     options.visit("node"),
-    click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3",
-                 help="Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
+    options.deep("Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
                  "connection is lost; the same command then reads its result."),
     click.option("--watch", is_flag=True, help="Audit again and again until Ctrl-C."),
     click.option("--every", type=options.Finite(10, 86400), default=300, show_default=True,

@@ -197,6 +197,11 @@ def other_context(text: str) -> Callable[[Command], Command]:
     )
 
 
+def deep(text: str) -> Callable[[Command], Command]:
+    """--deep: the level of DCGM's diagnosis; `text` is its help."""
+    return click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3", help=text)
+
+
 def node_probe(text: str) -> Callable[[Command], Command]:
     """--probe of commands that can ask Kubernetes nodes by pods, with image and namespace; `text` is its help."""
     return together(

@@ -318,6 +318,24 @@ def test_after_ctrl_c_a_drained_host_is_finished_by_the_same_command(monkeypatch
     assert list(fleet.acts.values()) == [["drain", "install", "undrain"]] * 2
 
 
+def test_with_deep_a_host_takes_jobs_again_only_after_dcgms_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost(ill=True))
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot", "--deep", "1")
+    assert states(result) == {"a": "done", "b": "failed"}
+    assert fleet.acts["a"] == ["drain", "install", "reboot", "diagnose 1", "undrain"]
+    assert fleet.acts["b"] == ["drain", "install", "reboot", "diagnose 1"]
+    assert (rows(result)["b"]["step"], rows(result)["b"]["drain"]) == ("diagnose", "drained")
+    assert "dcgm: " in rows(result)["b"]["error"]["wrong"]
+    assert fleet.hosts["b"].slurm.state == "IDLE+DRAIN"
+
+
+def test_a_host_in_use_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(loads=True, slurm=StandinSlurmNode("ALLOCATED")))
+    result = roll(fleet, monkeypatch, "--deep", "2")
+    assert (states(result), fleet.acts["a"]) == ({"a": "failed"}, ["install"])
+    assert "it is in use" in rows(result)["a"]["error"]["wrong"]
+
+
 def killed_at(step: int, fleet: LivingFleet, patch: pytest.MonkeyPatch, left: Path, *words: str) -> LivingFleet | None:
     """The fleet after gpuctl was killed, as by SIGKILL, before its nth question; None if it ended first."""
     pid = os.fork()
