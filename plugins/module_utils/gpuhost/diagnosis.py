@@ -42,8 +42,8 @@ class Started(NamedTuple):
 def visit(host: Host, request: Mapping[str, Any]) -> Diagnosis:
     """State of the diagnosis, after starting one if the request has `start` and none runs or waits to be collected.
 
-    `level`: 1 to 3. `collected`: `began` of one whose result has arrived, and which is forgotten. `new`: a result that
-    waits is of before a change, and does not count. A host in use starts none.
+    `level`: 1 to 3. `collected`: `began` of one whose result has arrived, and which is forgotten. `new`: a result
+    that waits is older than a change, and does not count. A host in use starts none.
     """
     level, started = int(request["level"]), _started(host)
     if started is not None and request.get("collected") == started.began:
