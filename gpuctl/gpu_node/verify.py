@@ -137,6 +137,11 @@ def _fabric(made: StackPlan, readings: Readings) -> list[Finding]:
     if wrong := nvlink_fabric.not_joined(gpus):
         hint = "look at journalctl -u nvidia-fabricmanager; restart it, then reset the GPUs"
         findings.append(fail("fabric", host, f"GPUs have not joined: {named(wrong)}", hint))
+    if faults := nvlink_fabric.faults(gpus):
+        shown = named(f"GPU {index}: {fault}" for index, fault in faults.items())
+        findings.append(
+            fail("fabric", host, f"the fabric's health: {shown}", "look at journalctl -u nvidia-fabricmanager")
+        )
     if silent := sum(nvlink_fabric.unreported(gpus)):
         findings.append(unknown("fabric", host, f"{plural(silent, 'GPU')} report no fabric state", SMI_HINT))
     if made.fabric.value in WITH_SWITCHES:

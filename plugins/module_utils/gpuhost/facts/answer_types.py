@@ -101,6 +101,8 @@ class Gpu(_Gpu, total=False):
 
     unrepairable: bool | None
     repair_pending: bool | None
+    fabric_faults: list[str] | None
+    banks_without_reserve: Count | None
 
 
 class _Driver(TypedDict):
