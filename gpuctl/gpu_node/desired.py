@@ -153,18 +153,24 @@ def _efa(made: StackPlan) -> dict[str, Any] | None:
 def _rdma(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
     """GDRCopy's packages, and the modules that are loaded now and at boot, ib_core first."""
     copies, peers = _component(made, rdma.GDRCOPY), _component(made, rdma.PEER_MEMORY)
-    if (copies is None and peers is None) or made.reboot is True:
+    waits = dict(made.waits)
+    copies, peers = (None if part and part.name in waits else part for part in (copies, peers))
+    if copies is None and peers is None:
         return None
     row = known.gdrcopy[0]
-    modules = ["ib_core", rdma.PEERMEM] if peers and peers.desired == rdma.PEERMEM else []
+    modules = ["ib_core", rdma.PEERMEM] if peers and rdma.has_path(peers, rdma.PEERMEM) else []
     modules += [row.module] if copies else []
     shown = [*([peers.desired] if peers else []), *([f"GDRCopy {copies.desired}"] if copies else [])]
-    # gdrdrv has the first two numbers of GDRCopy's version.
-    built = {row.module: ".".join(copies.desired.split(".")[:2])} if copies else {}
+    built = {row.module: rdma.module_version(copies.desired)} if copies else {}
     text = f"{MARK}{''.join(f'{name}{chr(10)}' for name in modules)}" if modules else None
     packages = _of(copies) if copies else {}
-    files = {RDMA_MODULES: text}
-    return {**packages, "shown": ", ".join(shown), "files": files, "built": built, "modules": modules}
+    if copies and _component(made, "driver") is None:
+        others = {name for part in made.components for name in (*dict(part.versions), *part.removes)}
+        rest = {name: version for name, version in (made.installs or {}).items() if name not in others}
+        packages["versions"] = {**rest, **packages["versions"]}
+    # Beside a driver that waits for its reboot, the modules cannot be loaded: they are at boot.
+    more = {"files": {RDMA_MODULES: text}, "built": built, "modules": modules, "start": made.reboot is False}
+    return {**packages, "shown": ", ".join(shown), **more}
 
 
 def _of(component: Component) -> dict[str, Any]:

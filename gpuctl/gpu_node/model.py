@@ -113,6 +113,9 @@ class HostGpuFacts:
     rdma_drivers: tuple[str, ...] | None  # of the RDMA devices
     peer_modules: tuple[str, ...] | None  # loaded ones of facts/peer_memory.py
     peer_symbols: bool | None  # whether ib_core has the interface that nvidia_peermem needs
+    efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
+    gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
+    gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def why(self, *names: str) -> str:
@@ -145,6 +148,7 @@ class StackRequest:
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
     peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
     gdrcopy: str | None = None  # version of its packages, 2.5.2-1
+    after_efa: bool = False  # True if the site sets efa, and this request leaves it to another task
 
     @property
     def branch(self) -> int | None:
@@ -198,6 +202,7 @@ class StackPlan:
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add
     imex_nodes: tuple[str, ...] = ()
+    waits: tuple[tuple[str, str], ...] = ()  # components that stay as they are for now, and for which event
     efa_kind: str = ""
     efa_uri: str = ""  # where EFA's archives are
     efa_keys: tuple[str, ...] = ()  # fingerprints that may sign them

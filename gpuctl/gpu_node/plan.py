@@ -49,14 +49,13 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
             *gpu_choice.judge_fabric(host, fabric),
             *driver.findings,
         ]
-    copies, peers = rdma.gdrcopy(case), rdma.peer_memory(case, flavour)
-    planned = [components.toolkit(case), components.dcgm(case), components.efa(case), copies, peers]
-    others = [component for component, _ in planned if component is not None]
-    parts = [*([driver.component] if driver else []), *others]
-    findings += [finding for _, more in planned for finding in more]
-    findings += judge_host(case, driver, parts)
     reboot = needs_reboot(facts, flavour, request) if driver else Choice("no", flavour.why)
-    findings += rdma.judge_wait(case, reboot, (copies[0], peers[0]))
+    planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
+    direct = rdma.decide(case, flavour, reboot, planned[-1][0])
+    others = [*(component for component, _ in planned if component is not None), *direct.parts]
+    parts = [*([driver.component] if driver else []), *others]
+    findings += [*(finding for _, more in planned for finding in more), *direct.findings]
+    findings += judge_host(case, driver, parts)
     chosen = driver.chosen if driver else None
     service = next((row for row in known.fabric if row.name == fabric.value), None) if driver else None
     return StackPlan(
@@ -70,6 +69,7 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
+        waits=direct.waits,
         imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
         efa_kind=(request.efa_kind or components.FULL) if request.efa else "",
         efa_uri=components.efa_uri(case) if request.efa else "",

@@ -175,11 +175,15 @@ class GdrCopy:
 
 @dataclass(frozen=True)
 class DmaBuf:
-    """First kernel in which an adapter's driver registers memory by DMA-BUF."""
+    """First kernel in which an adapter's driver registers memory by DMA-BUF.
+
+    `module`: first version of the vendor's module of this driver that has it, on every kernel with DMA-BUF.
+    """
 
     driver: str
     kernel: str
     source: str
+    module: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
 from gpuctl.domain.node_facts import get, why
 from gpuctl.gpu_node.host_check import AS_ROOT, judge_interrupted
 from gpuctl.gpu_node.model import CdiSpec, Component, HostGpuFacts, StackPlan
+from gpuctl.gpu_node.rdma import DMABUF, GDRCOPY, PEER_MEMORY, has_path
 from gpuctl.gpu_node.version import driver_version
 
 SUBJECTS = ("gpu", "rdma")  # of facts/gather.py, beside the facts of the plan
@@ -31,7 +32,7 @@ def judge(made: StackPlan, facts: HostGpuFacts, readings: Readings) -> list[Find
         return [fail("gpus", host, "the PCI bus has no GPU of NVIDIA", "leave the host out, or look at its hardware")]
     findings = [
         *judge_interrupted(host, facts),
-        *(finding for part in made.components for finding in _component(host, part)),
+        *(finding for part in made.components for finding in _component(made, facts, part)),
     ]
     if made.driver:
         findings += [*_module(made, facts), *_smi_driver(host, facts, readings)]
@@ -45,13 +46,32 @@ def judge(made: StackPlan, facts: HostGpuFacts, readings: Readings) -> list[Find
     return findings
 
 
-def _component(host: str, part: Component) -> list[Finding]:
+def _component(made: StackPlan, facts: HostGpuFacts, part: Component) -> list[Finding]:
+    host, event = made.host, dict(made.waits).get(part.name)
+    if event:
+        return [fail(part.name, host, f"it waits for {event}", "then run gpuctl bootstrap gpu-node again")]
     if part.changes is None:
         return [unknown(part.name, host, f"whether it is {part.desired} could not be determined", "plan the host")]
     if part.changes:
         message = f"{part.installed or 'nothing'} is installed, should be {part.desired}"
         return [fail(part.name, host, message, "gpuctl bootstrap gpu-node")]
-    return [ok(part.name, host, part.desired)]
+    return _direct(host, facts, part) or [ok(part.name, host, part.desired)]
+
+
+def _direct(host: str, facts: HostGpuFacts, part: Component) -> list[Finding]:
+    """Findings about GPUDirect RDMA beyond packages and loaded modules."""
+    if part.name == PEER_MEMORY and has_path(part, DMABUF) and not facts.running_open:
+        if facts.running_open is None:
+            return [
+                unknown(part.name, host, f"whether the open module runs is unknown{facts.why('running_open')}", AS_ROOT)
+            ]
+        return [fail(part.name, host, "DMA-BUF needs the open module, the proprietary one runs", "reboot the host")]
+    if part.name == GDRCOPY and not facts.gdrdrv_device:
+        if facts.gdrdrv_device is None:
+            return [unknown(part.name, host, f"/dev/gdrdrv could not be read{facts.why('gdrdrv_device')}", AS_ROOT)]
+        hint = "modprobe gdrdrv, and look at the kernel log"
+        return [fail(part.name, host, f"{part.desired} is installed, but /dev/gdrdrv does not exist", hint)]
+    return []
 
 
 def _module(made: StackPlan, facts: HostGpuFacts) -> list[Finding]:

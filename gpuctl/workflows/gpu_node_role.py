@@ -56,6 +56,7 @@ def _restricted(request: StackRequest, parts: Sequence[str]) -> StackRequest:
         efa=request.efa if "efa" in parts else None,
         peer_memory=request.peer_memory if "rdma" in parts else None,
         gdrcopy=request.gdrcopy if "rdma" in parts else None,
+        after_efa=request.efa is not None and "efa" not in parts,
     )
 
 

@@ -49,6 +49,9 @@ BARE = HostGpuFacts(
     rdma_drivers=(),
     peer_modules=(),
     peer_symbols=None,
+    efa_module="",
+    gdrdrv_module="",
+    gdrdrv_device=False,
 )
 
 

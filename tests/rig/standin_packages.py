@@ -152,6 +152,8 @@ def with_adapter(host: TestHost) -> None:
     host.tree.put("/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\n")
     for name in ("ib_core", "nvidia_peermem", "gdrdrv"):
         host.tree.put(f"/sys/module/{name}/refcnt", "0\n")
+    host.tree.put("/sys/module/gdrdrv/version", "2.5\n")
+    host.tree.put("/proc/kallsyms", "0000000000000000 T ib_register_peer_memory_client\t[ib_core]\n")
     host.run("touch", "/dev/gdrdrv")
 
 

@@ -101,8 +101,13 @@ def rdma(root: Path, **more: Any) -> dict[str, Any]:
     return dict(tune(root, {"gpu_stack.rdma": value}, scope="gpu_stack")["knobs"][0])
 
 
-def test_a_module_is_loaded_by_its_file_and_proved_by_the_kernel(root: Path) -> None:
-    program(root, "systemctl", f"#!/bin/sh\n/bin/mkdir -p {root}/sys/module/nvidia_peermem")
+def modprobe(root: Path, body: str = "/bin/mkdir -p {root}/sys/module/$2") -> None:
+    program(root, "modprobe", f"#!/bin/sh\n{body.format(root=root)}\n")
+
+
+def test_a_module_is_loaded_and_proved_by_the_kernel(root: Path) -> None:
+    program(root, "systemctl", "#!/bin/sh\necho a bad line of another file >&2; exit 1")
+    modprobe(root)
     row = rdma(root)
     assert row["state"] == "ok", row["reason"]
     assert (rdma(root)["changed"], rdma(root)["now"]) == (False, "loaded: nvidia_peermem")
@@ -110,9 +115,33 @@ def test_a_module_is_loaded_by_its_file_and_proved_by_the_kernel(root: Path) -> 
     assert (gone["state"], gone["changed"], (root / RDMA[1:]).exists()) == ("ok", True, False)
 
 
-def test_a_module_that_does_not_load_is_no_success(root: Path) -> None:
-    program(root, "systemctl")
-    assert rdma(root)["state"] not in {"ok", "pending"}
+def test_a_module_that_does_not_load_has_failed_with_the_reason_of_modprobe(root: Path) -> None:
+    modprobe(root, "echo \"modprobe: ERROR: could not insert '$2': Invalid argument\" >&2; exit 1")
+    row = rdma(root)
+    assert (row["state"], row["reason"]) == (
+        "failed",
+        "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
+    )
+
+
+def test_modules_for_the_next_boot_have_their_file_and_are_not_loaded(root: Path) -> None:
+    modprobe(root)
+    row = rdma(root, start=False)
+    assert (row["state"], row["changed"], (root / RDMA[1:]).exists()) == ("pending", True, True), row["reason"]
+    assert not (root / "sys/module/nvidia_peermem").exists()
+    assert rdma(root, start=False)["state"] == "pending"
+
+
+def test_another_version_of_a_loaded_module_waits_for_a_reboot(root: Path) -> None:
+    program(root, "modinfo", "#!/bin/sh\necho 2.6\n")
+    put(root, "/dev/gdrdrv", "")
+    more = {"files": {RDMA: "gdrdrv\n"}, "modules": ["gdrdrv"], "built": {"gdrdrv": "2.6"}}
+    for version, state in (("2.5", "pending"), ("2.6", "ok")):
+        put(root, "/sys/module/gdrdrv/version", f"{version}\n")
+        row = rdma(root, **more)
+        assert row["state"] == state, row["reason"]
+    (root / "sys/module/gdrdrv/version").unlink()
+    assert rdma(root, **more)["state"] == "unknown"
 
 
 def test_a_loaded_gdrdrv_without_its_device_has_failed(root: Path) -> None:

@@ -65,6 +65,9 @@ def root(tmp_path: Path) -> Path:
     put(tmp_path, "/sys/module/nvidia/version", "580.990.04\n")
     put(tmp_path, "/sys/module/nouveau/refcnt", "0\n")
     put(tmp_path, "/sys/module/ib_core/refcnt", "1\n")
+    put(tmp_path, "/sys/module/efa/version", "2.13.0g\n")
+    put(tmp_path, "/sys/module/gdrdrv/version", "2.5\n")
+    put(tmp_path, "/dev/gdrdrv", "")
     put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
     put(tmp_path, "/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\nPCI_CLASS=20700\n")
     put(tmp_path, "/proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n")
@@ -138,8 +141,11 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_kind": "full",
         "efa_wrong": ["libfabric1-aws 2.6 of its record is not installed"],
         "rdma_drivers": ["mlx5_core"],
-        "peer_modules": ["nvidia_peermem"],
+        "peer_modules": ["nvidia_peermem", "gdrdrv"],
         "peer_symbols": True,
+        "efa_module": "2.13.0g",
+        "gdrdrv_module": "2.5",
+        "gdrdrv_device": True,
         "additions": [],
         "interrupted": [],
         "unread": {},
@@ -154,6 +160,15 @@ def test_a_whole_host_is_read(root: Path) -> None:
 def test_an_ib_core_without_the_interface_is_read_as_such(root: Path, symbols: str, expected: bool) -> None:
     put(root, "/proc/kallsyms", symbols)
     assert read(root)["peer_symbols"] is expected
+
+
+def test_modules_without_a_version_are_in_tree_for_efa_and_unreadable_for_gdrdrv(root: Path) -> None:
+    for name in ("efa", "gdrdrv"):
+        (root / f"sys/module/{name}/version").unlink()
+    (root / "dev/gdrdrv").unlink()
+    facts = read(root)
+    assert (facts["efa_module"], facts["gdrdrv_module"], facts["gdrdrv_device"]) == ("", None, False)
+    assert facts["unread"] == {"gdrdrv_module": "/sys/module/gdrdrv/version is missing"}
 
 
 def test_adapters_without_a_named_driver_and_an_ib_core_that_is_not_loaded(root: Path) -> None:

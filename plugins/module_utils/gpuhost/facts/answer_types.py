@@ -684,6 +684,9 @@ class Stack(TypedDict):
     rdma_drivers: list[str] | None
     peer_modules: list[str] | None
     peer_symbols: bool | None
+    efa_module: str | None
+    gdrdrv_module: str | None
+    gdrdrv_device: bool | None
     unread: Reasons
 
 

@@ -46,7 +46,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
     module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
-    then they have no reason. Request:
+    then they have no reason. `efa_module` and `gdrdrv_module` are "" if they are not loaded. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
     well, see `additions.read`.
     """
@@ -373,6 +373,27 @@ def _peer_symbols(host: Host, facts: Mapping[str, Any]) -> bool | None:
     return result.out.strip() == "1"
 
 
+def _efa_module(host: Host, facts: Mapping[str, Any]) -> str:
+    """Version of the loaded efa module; "" for that of the kernel's tree, which has none, or if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    path = "/sys/module/efa/version"
+    return _value(host, path) if host.exists(path) else ""
+
+
+def _gdrdrv_module(host: Host, facts: Mapping[str, Any]) -> str:
+    """Version of the loaded gdrdrv; "" if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    return _value(host, "/sys/module/gdrdrv/version") if host.exists("/sys/module/gdrdrv") else ""
+
+
+def _gdrdrv_device(host: Host, facts: Mapping[str, Any]) -> bool:
+    if not host.exists("/dev"):
+        raise Unreadable("/dev is missing")
+    return host.exists("/dev/gdrdrv")
+
+
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
     return os.uname().machine
 
@@ -416,4 +437,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "rdma_drivers": _rdma_drivers,
     "peer_modules": _peer_modules,
     "peer_symbols": _peer_symbols,
+    "efa_module": _efa_module,
+    "gdrdrv_module": _gdrdrv_module,
+    "gdrdrv_device": _gdrdrv_device,
 }

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..host import Host
 from ..model import FAILED, OK, Knob, Reading, Refused, Step, Unreadable
+from ..refresh import LOAD
 from ..resources import deb
 from ..resources.file import described
 from ..resources.module import Module
@@ -96,13 +97,14 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
     other = _other_driver(host, part)
     steps = (*files, *debs, *built, *units)
     absent = [name for name in part.modules if not host.exists(f"/sys/module/{name}")]
+    late = _late(host, part, absent, is_settled=not steps)
     reading = settled(
         knob,
         now=installed if part.named else _loaded(part, absent),
         steps=steps,
-        refresh=("modules",) if absent and not steps else (),
-        reboot=bool(other),
-        notes=(*_earlier(part, debs), *((other,) if other else ())),
+        refresh=tuple(f"{LOAD}{name}" for name in absent) if part.start else (),
+        reboot=bool(other or late),
+        notes=(*_earlier(part, debs), *((other,) if other else ()), *late),
         disruptive=_disturbs(host, part) if debs else "",
     )
     lost = [name for name, path in DEVICES.items() if name in part.modules and not absent and not host.exists(path)]
@@ -115,6 +117,18 @@ def _loaded(part: Part, absent: Sequence[str]) -> str:
     if not part.modules:
         return "as it is" if not part.shown else part.shown
     return f"not loaded: {', '.join(absent)}" if absent else f"loaded: {', '.join(part.modules)}"
+
+
+def _late(host: Host, part: Part, absent: Sequence[str], *, is_settled: bool) -> list[str]:
+    """Why modules are not in use before a reboot; `Unreadable` if a loaded one of a settled part has no version."""
+    late = [f"{', '.join(absent)} is loaded by the next boot"] if absent and not part.start else []
+    for name in (name for name in part.built if name in part.modules and name not in absent):
+        running = host.value(f"/sys/module/{name}/version")
+        if running is None and is_settled:
+            raise Unreadable(f"the version of the loaded {name} is unknown")
+        if running is not None and running != part.built[name]:
+            late.append(f"the loaded {name} is {running} until a reboot")
+    return late
 
 
 def _debs(host: Host, part: Part) -> tuple[Step, ...]:
