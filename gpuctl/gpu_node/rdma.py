@@ -44,10 +44,13 @@ def decide(case: Case, flavour: Choice, reboot: Choice, efa: Component | None) -
     if request.driver is None and case.facts.installed_module:
         other = _other_module(case)
         if other.value is None:
-            return Decision(parts, [unknown(part.name, case.host, other.why, AS_ROOT) for part in parts])
+            return Decision(
+                parts, [unknown(check, case.host, other.why, AS_ROOT) for check, desired in asked.items() if desired]
+            )
         if other.value == "yes":
             hint = "drain and reboot the host, then run gpuctl bootstrap gpu-node again"
-            findings = [warn(part.name, case.host, f"it waits for {REBOOT}: {other.why}", hint) for part in parts]
+            message = f"it waits for {REBOOT}: {other.why}"
+            findings = [warn(check, case.host, message, hint) for check, desired in asked.items() if desired]
             return Decision(parts, findings, tuple((part.name, REBOOT) for part in parts))
     copies, findings = gdrcopy(case)
     peers, more = peer_memory(case, flavour, efa)
@@ -107,7 +110,9 @@ def _loaded(case: Case, planned: Component) -> tuple[Component, list[Finding]]:
         return replace(planned, installed=f"{planned.installed}, {row.module} not loaded", changes=True), []
     if facts.gdrdrv_module != module_version(planned.desired):
         shown = f"{planned.installed}, {row.module} {facts.gdrdrv_module} loaded"
-        return replace(planned, installed=shown, changes=True), []
+        message = f"{row.module} {facts.gdrdrv_module} is loaded, and stays until a reboot"
+        findings = [warn(GDRCOPY, case.host, message, "drain and reboot the host")]
+        return replace(planned, installed=shown, changes=True), findings
     return planned, []
 
 

@@ -124,6 +124,7 @@ def stack_node(root: Path) -> Path:
     put(root, "/etc/apt/preferences.d/nvidia", "Package: *nvidia*\n")
     put(root, "/etc/apt/sources.list.d/cuda.list", "deb [signed-by=/usr/share/keyrings/cuda.gpg] http://m/cuda /\n")
     put(root, "/usr/share/keyrings/cuda.gpg", "key")
+    put(root, "/dev/null", "")
     put(root, "/var/lib/apt/lists/m_InRelease", "")
     put(root, RECORD, "# EFA installer version: 1.48.0\n")
     (root / "tmp").mkdir(exist_ok=True)

@@ -187,7 +187,7 @@ def verdicts(made: StackPlan, facts: HostGpuFacts) -> dict[str, Verdict]:
 
 
 EFA_HOST = replace(HOST, rdma_drivers=("efa",), efa_devices=("0000:00:06.0",))
-NO_DMABUF = {"kernel": OLD_KERNEL, "efa_module": "2.13.0g"}
+NO_DMABUF: dict[str, Any] = {"kernel": OLD_KERNEL, "efa_module": "2.13.0g"}
 
 
 @pytest.mark.parametrize(
@@ -266,6 +266,7 @@ def test_gdrcopy_of_another_version_is_not_in_use() -> None:
     host = replace(HOST, packages=packages, peer_modules=("gdrdrv",), gdrdrv_module="2.5", gdrdrv_device=True)
     made = decide(host, None, "2.6-1")
     assert (part(made, "gdrcopy").changes, part(made, "gdrcopy").installed) == (True, "2.6-1, gdrdrv 2.5 loaded")
+    assert [one.verdict for one in made.findings if one.check == "gdrcopy"] == [Verdict.WARN]
     assert rdma(made, host)["built"] == {"gdrdrv": "2.6"}
     right = replace(host, gdrdrv_module="2.6")
     assert verdicts(decide(right, None, "2.6-1"), right) == {"gdrcopy": Verdict.OK}
