@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.reservations.agent import Delivery, NotObeyed
@@ -25,7 +25,7 @@ class SimulatedNode:
         self.warnings: list[str] = []
         self._fence, self._sessions = 0, dict[str, Session]()
 
-    def obey(self, order: Order, person: str) -> None:
+    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
         self._check(order.fence)
         if order.kind is OrderKind.PREPARE:
             self._sessions[order.reservation] = Session(order.reservation, order.attempt, order.gpus)
@@ -43,8 +43,10 @@ class SimulatedNode:
         return Delivery(1, file=True)
 
     def _check(self, fence: int) -> None:
-        if not self.reachable or fence < self._fence:
-            raise NotObeyed("no answer" if not self.reachable else "an order that is too old")
+        if not self.reachable:
+            raise OSError("no answer")
+        if fence < self._fence:
+            raise NotObeyed("an order that is too old")
         self._fence = fence
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -33,10 +34,11 @@ CREATE INDEX audit_subjects ON audit (subject);
 class SqliteStore:
     """A file in WAL mode with full synchronisation: what was answered survives a power cut.
 
-    The snapshot is cached as long as no other connection writes. Not for several threads at a time.
+    The snapshot is cached as long as no other connection writes. Not for several threads at a time. `nodes`: None keeps
+    those of the file.
     """
 
-    def __init__(self, path: Path, site: Site, nodes: Iterable[Node]) -> None:
+    def __init__(self, path: Path, site: Site, nodes: Iterable[Node] | None) -> None:
         self._path, self._site = path, site
         self._book: Book | None = None
         self._data_version = -1
@@ -46,7 +48,8 @@ class SqliteStore:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._create()
-            self._set_nodes(list(nodes))
+            if nodes is not None:
+                self._set_nodes(list(nodes))
 
     def close(self) -> None:
         self._db.close()
@@ -171,6 +174,10 @@ class SqliteStore:
             self._write(Change(node, 0))
             return
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
+            facts = {"uuids": node.uuids, "address": node.address, "port": node.port}
+            current = replace(existing, **facts)  # type: ignore[arg-type]
+            if current != existing:
+                self._write(Change(replace(current, version=existing.version + 1), existing.version))
             return
         if len(existing.free) < len(existing.allocated):
             wrong = f"node {node.name} has other GPUs than before, and reservations on them"

@@ -87,7 +87,7 @@ def test_two_people_at_once_have_their_own_gpus_and_lose_them_at_the_end(server:
         assert program.returncode == -15
     with server.hold("daemon", mine) as refused:
         assert "Permission denied" in refused.communicate()[1]
-    assert "ends in 1 min" in (server.root / "run/gpuctl/reservations/daemon.warning").read_text()
+    assert "ends in 1 min" in (server.root / "run/gpuctl-reservations/daemon.warning").read_text()
     [left] = server.call("games", "state")["reservations"]
     assert (left["id"], left["state"]) == (second["id"], "active")
     entries = server.call("daemon", "history", subject=first["id"])["entries"]

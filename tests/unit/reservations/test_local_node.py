@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.reservations.agent import NotObeyed
-from gpuctl.reservations.local_node import LocalNode, acl, users_of
+from gpuctl.engine import gpu_sessions
+from gpuctl.reservations.agent import NotObeyed, VisitedNode
+from gpuctl.reservations.local_node import local_node
 from gpuctl.reservations.rules.reconcile import Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 
@@ -29,8 +30,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def node(root: Path) -> LocalNode:
-    return LocalNode("gpu-1", 4, root / "state", root, end_s=0.3)
+def node(root: Path) -> VisitedNode:
+    return local_node("gpu-1", 4, "desk:/state", root / "state", root, end_s=0.3)
 
 
 def order(kind: OrderKind, fence: int, id_: str = "r1", gpus: tuple[int, ...] = (0, 1)) -> Order:
@@ -38,17 +39,17 @@ def order(kind: OrderKind, fence: int, id_: str = "r1", gpus: tuple[int, ...] = 
 
 
 def access(root: Path) -> list[list[int]]:
-    return [users_of(root / f"dev/nvidia{index}") for index in range(4)]
+    return [gpu_sessions.users_of(root / f"dev/nvidia{index}") for index in range(4)]
 
 
 def test_without_a_reservation_nobody_but_root_has_a_gpu(root: Path) -> None:
-    node(root)
+    node(root).observe(0)
     assert access(root) == [[], [], [], []]
     assert all((root / f"dev/nvidia{index}").stat().st_mode & 0o007 == 0 for index in range(4))
 
 
 def test_the_group_of_the_device_files_has_no_access() -> None:
-    entries = {tag: rights for tag, rights, _ in struct.iter_unpack("<HHI", acl([1000])[4:])}
+    entries = {tag: rights for tag, rights, _ in struct.iter_unpack("<HHI", gpu_sessions.acl([1000])[4:])}
     assert entries == {0x01: 6, 0x02: 6, 0x04: 0, 0x10: 6, 0x20: 0}
 
 
@@ -115,10 +116,11 @@ def test_an_account_that_does_not_exist_gets_nothing(root: Path) -> None:
 def test_a_warning_reaches_terminals_of_its_owner_and_a_file(root: Path) -> None:
     leader, follower = os.openpty()
     agent = node(root)
-    agent._root = Path("/")  # the kernel's terminals; the file stays in the folder of the test
+    (root / "dev/pts").rmdir()
+    (root / "dev/pts").symlink_to("/dev/pts")  # the kernel's terminals; the file stays in the folder of the test
     delivery = agent.warn(ME, "ends in 5 min")
     assert delivery.terminals >= 1
     assert b"*** ends in 5 min ***" in os.read(leader, 1000)
-    assert (root / f"run/gpuctl/reservations/{ME}.warning").read_text() == "ends in 5 min\n"
+    assert (root / f"run/gpuctl-reservations/{ME}.warning").read_text() == "ends in 5 min\n"
     os.close(leader)
     os.close(follower)
