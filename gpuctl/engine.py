@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import api as gpuhost_api
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import gpus as gpuhost_gpus
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import host as gpuhost_host
@@ -66,6 +67,7 @@ __all__ = [
     "gpu_use",
     "gpu_xml",
     "gpuhost",
+    "gpuhost_api",
     "gpuhost_gpus",
     "gpuhost_host",
     "gpus_per_process",
@@ -92,6 +94,7 @@ MODULES = {
     "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
+    "gpuhost_api": "module_utils.gpuhost.api",
     "gpuhost_gpus": "module_utils.gpuhost.gpus",
     "gpuhost_host": "module_utils.gpuhost.host",
     "lustre": "module_utils.gpuhost.facts.lustre",
