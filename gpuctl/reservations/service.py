@@ -263,6 +263,8 @@ class Service:
             reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
             return True
+        if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
+            self._silent(order.node, str(failure))
         if failure is not None:
             return False
         if order.kind is OrderKind.PREPARE:

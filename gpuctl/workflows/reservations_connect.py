@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +16,8 @@ Row = Mapping[str, Any]
 
 
 def commands(row: Row) -> list[str]:
-    """The ssh command for each node of a reservation."""
-    return [shlex.join(_words(login)) for login in row["logins"]]
+    """The ssh command for each node of a reservation that is not this host."""
+    return [shlex.join(_words(login)) for login in row["logins"] if login["node"] != os.uname().nodename]
 
 
 def entries(row: Row) -> str:

@@ -192,7 +192,7 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
 @click.option(
     "--inventory", "-i", metavar="NAME|PATH", help="Share the GPUs of these hosts over ssh.  [default: of this host]"
 )
-@click.option("--limit", default="", help="Hosts of the inventory, as a pattern of Ansible's --limit.")
+@options.limit
 @click.option("--type", "gpu_type", help="GPU type of the hosts; default: what the driver calls it.")
 @click.option("--admin", "admins", multiple=True, help="Account that may change everybody's reservations.")
 @click.option("--longest", type=Finite(min=0.25), default=24.0, show_default=True, help="Longest request, in hours.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -97,6 +98,7 @@ def show(row: dict[str, Any]) -> None:
     elif row["state"] == "active":
         for command in reservations_connect.commands(row):
             click.echo(command)
-        click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
+        if os.uname().nodename in row["environment"]:
+            click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
     elif row["reason"]:
         click.echo(row["reason"])

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, NodeState, Site
 from gpuctl.reservations.serve import Fleet
 from gpuctl.reservations.service import Service
@@ -188,11 +187,3 @@ def test_a_node_obeys_one_service_only(lab: Lab, tmp_path_factory: pytest.TempPa
     other = Lab(tmp_path_factory.mktemp("other"), lab.inventory)
     assert all("belongs to the reservations of" in reason for reason in other.service.silence.values())
     assert len(other.service.silence) == 2
-
-
-def test_hosts_that_another_manager_serves_are_refused(lab: Lab) -> None:
-    target = reservations_nodes.targets(Path(lab.inventory))[0]
-    gpus = [{"minor": 0, "uuid": "GPU-1", "mig": "Disabled", "model": "NVIDIA H100 80GB HBM3"}]
-    facts = {"gpus": gpus, "slurmd": True, "kubelet": False}
-    with pytest.raises(InvalidInput, match="Slurm gives out its GPUs already"):
-        reservations_nodes.node_of(target, facts, None)

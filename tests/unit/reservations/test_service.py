@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,38 @@ def test_a_service_that_starts_again_knows_everything(tmp_path: Path) -> None:
     again.service.pass_once()
     [same] = again.state()["reservations"]
     assert (same["id"], same["state"], same["expires"]) == (row["id"], "active", row["expires"])
+
+
+def test_gpus_of_a_node_that_does_not_answer_are_unknown_and_given_to_nobody() -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = False
+    demo.service.pass_once()
+    first, second = submit(demo), submit(demo, BOB, "key-0002")
+    assert (first["reservation"]["slots"][0]["node"], second["reservation"]["state"]) == ("gpu-2", "queued")
+    [unknown, ready] = demo.state()["nodes"]
+    assert (unknown["state"], unknown["reason"], ready["state"]) == ("unknown", "no answer", "ready")
+    demo.nodes["gpu-1"].reachable = True
+    demo.service.pass_once()
+    assert {row["state"] for row in demo.state()["reservations"]} == {"active"}
+
+
+def test_a_node_that_stops_answering_while_it_is_prepared_is_asked_again() -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = False
+    row = submit(demo)["reservation"]
+    assert row["state"] == "preparing"
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = True
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["state"] == "active"
+    again = submit(demo, BOB, "key-0002")["reservation"]
+    assert again["slots"][0]["node"] != row["slots"][0]["node"]
+
+
+def test_the_file_of_the_service_keeps_what_is_known_of_nodes(tmp_path: Path) -> None:
+    node = Node("gpu-1", "h100", (None,) * 2, uuids=("GPU-a", "GPU-b"), address="10.0.0.1", port=22)
+    SqliteStore(tmp_path / "r.db", Site(), [node]).close()
+    kept = SqliteStore(tmp_path / "r.db", Site(), None)
+    assert (kept.load().nodes["gpu-1"].uuids, kept.load().nodes["gpu-1"].port) == (node.uuids, 22)
+    kept.close()
+    swapped = SqliteStore(tmp_path / "r.db", Site(), [replace(node, uuids=("GPU-a", "GPU-c"))])
+    assert swapped.load().nodes["gpu-1"].uuids == ("GPU-a", "GPU-c")
