@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ PASS_S = 10
 UNIT = """\
 [Unit]
 Description=gpuctl reservations of GPUs
-After=systemd-udevd.service nvidia-persistenced.service
+After=systemd-udevd.service nvidia-persistenced.service network-online.target
+Wants=network-online.target
 
 [Service]
 ExecStart={program} reservations serve{options}
 Restart=always
+RestartSec=5
 SuccessExitStatus=130
 RuntimeDirectory=gpuctl-reservations
 RuntimeDirectoryPreserve=yes
@@ -73,7 +75,9 @@ def running(options: ServeOptions, fleet: Fleet | None = None) -> Iterator[Calla
     """
     fleet = fleet or _this_fleet(options)
     make_folders(options)
-    store = SqliteStore(options.state / DATABASE, Site(options.limits), fleet.nodes)
+    # A node that is new in the database may know orders of an earlier one; fences grow more slowly than the clock.
+    nodes = [replace(node, fence=int(time.time())) for node in fleet.nodes]
+    store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
     service = Service(store, fleet.agents, lambda: int(time.time()))
     service.pass_once()
     if len(fleet.nodes) == len(service.silence) == 1:  # a service without any node is a mistake

@@ -229,6 +229,9 @@ def serve_(
         raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
 
     if print_unit:
+        if inventory is not None and Path(inventory).exists() and not Path(inventory).is_absolute():
+            wrong = f"the unit would look for {inventory} in another folder"
+            raise InvalidInput("print a unit", wrong, f"name it as {Path(inventory).absolute()}")
         click.echo(_unit(serve.UNIT), nl=False)
         return
     limits = replace(Limits(), longest_s=round(longest * 3600), gpus_per_person=gpus_per_person)

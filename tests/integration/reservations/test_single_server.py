@@ -94,6 +94,21 @@ def test_two_people_at_once_have_their_own_gpus_and_lose_them_at_the_end(server:
     assert entries[0]["after"] == "expired"
 
 
+def test_a_node_obeys_a_new_database_of_its_service_and_old_sessions_end(tmp_path: Path) -> None:
+    for name in ("dev/pts", "run", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "dev/nvidia0").touch()
+    server = Server(tmp_path)
+    options = ServeOptions(server.socket, tmp_path / "state", "h100", root=tmp_path)
+    with running(options):
+        assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
+    for path in (tmp_path / "state").glob("reservations.db*"):
+        path.unlink()
+    with running(options):
+        assert json.loads((tmp_path / "state/sessions.json").read_text())["sessions"] == {}
+        assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
+
+
 def test_a_name_in_the_call_does_not_make_somebody_else(server: Server) -> None:
     answer = server.call("games", "submit", request={"gpus": 1, "length_s": 60}, person="daemon")
     assert "unknown fields: person" in answer["error"]

@@ -19,6 +19,7 @@ from gpuctl.workflows import reservations_nodes
 from gpuctl.workflows.reservations_nodes import FleetRequest
 from tests.rig import Rig, TestHost
 from tests.rig.gpu_user_trees import xml_with
+from tests.rig.host import wait_until
 
 ADA, BOB = Caller("ada", "lab"), Caller("bob", "lab")
 START = 1_800_000_000
@@ -121,6 +122,30 @@ def test_two_people_have_their_gpus_at_the_same_time_and_nobody_elses(lab: Lab, 
     assert opened(host, "bob") == theirs["gpus"]
     lab.cancel(BOB, second)
     assert not host.exists("/etc/profile.d/gpuctl-reservations.sh")
+
+
+TERMINAL = """import os, select
+leader, follower = os.openpty()
+open("/tmp/ready", "w").close()
+select.select([leader], [], [], 60)
+open("/tmp/shown", "wb").write(os.read(leader, 999))
+"""
+
+
+def test_warnings_reach_terminals_of_the_node_before_access_ends(lab: Lab, servers: list[TestHost]) -> None:
+    row = lab.reserve(ADA, 8)
+    host = servers[int(row["slots"][0]["node"][-1]) - 1]
+    host.write("/opt/terminal.py", TERMINAL)
+    host.run("sh", "-c", "su ada -c 'python3 /opt/terminal.py' > /dev/null 2>&1 &")
+    wait_until(lambda: host.exists("/tmp/ready"), 20, "no terminal")
+    lab.step(HOUR - 5 * 60)
+    wait_until(lambda: host.exists("/tmp/shown"), 20, "no warning")
+    assert f"*** Reservation {row['id']} ends in 5 min: its time is over" in host.read("/tmp/shown")
+    assert "ends in 5 min" in host.read("/run/gpuctl-reservations/ada.warning")
+    assert opened(host, "ada") == list(range(8))
+    lab.step(5 * 60 + Limits().grace_s)
+    assert lab.row(row["id"]).state == "expired"
+    assert opened(host, "ada") == []
 
 
 def test_a_gang_is_on_all_nodes_or_on_none(lab: Lab, servers: list[TestHost]) -> None:

@@ -69,6 +69,18 @@ def test_a_request_that_waits_has_no_login(site: Site) -> None:
     assert "is queued" in str(refused.exception)
 
 
+def test_a_unit_names_its_inventory_by_an_absolute_path(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab.ini").touch()
+    refused = site.run("reservations", "serve", "--inventory", "lab.ini", "--print-unit")
+    assert isinstance(refused.exception, GpuctlError)
+    assert str(tmp_path / "lab.ini") in refused.exception.hint
+    result = site.run("reservations", "serve", "--inventory", str(tmp_path / "lab.ini"), "--print-unit")
+    assert "ExecStart=" in result.output
+
+
 def test_serve_refuses_a_limit_without_an_inventory(site: Site) -> None:
     refused = site.run("reservations", "serve", "--limit", "gpu-1")
     assert isinstance(refused.exception, GpuctlError)
