@@ -126,9 +126,9 @@ def test_two_people_have_their_gpus_at_the_same_time_and_nobody_elses(lab: Lab, 
 
 TERMINAL = """import os, select
 leader, follower = os.openpty()
-open("/tmp/ready", "w").close()
+open("/home/ada/ready", "w").close()
 select.select([leader], [], [], 60)
-open("/tmp/shown", "wb").write(os.read(leader, 999))
+open("/home/ada/shown", "wb").write(os.read(leader, 999))
 """
 
 
@@ -137,10 +137,10 @@ def test_warnings_reach_terminals_of_the_node_before_access_ends(lab: Lab, serve
     host = servers[int(row["slots"][0]["node"][-1]) - 1]
     host.write("/opt/terminal.py", TERMINAL)
     host.run("sh", "-c", "su ada -c 'python3 /opt/terminal.py' > /dev/null 2>&1 &")
-    wait_until(lambda: host.exists("/tmp/ready"), 20, "no terminal")
+    wait_until(lambda: host.exists("/home/ada/ready"), 20, "no terminal")
     lab.step(HOUR - 5 * 60)
-    wait_until(lambda: host.exists("/tmp/shown"), 20, "no warning")
-    assert f"*** Reservation {row['id']} ends in 5 min: its time is over" in host.read("/tmp/shown")
+    wait_until(lambda: host.exists("/home/ada/shown"), 20, "no warning")
+    assert f"*** Reservation {row['id']} ends in 5 min: its time is over" in host.read("/home/ada/shown")
     assert "ends in 5 min" in host.read("/run/gpuctl-reservations/ada.warning")
     assert opened(host, "ada") == list(range(8))
     lab.step(5 * 60 + Limits().grace_s)
