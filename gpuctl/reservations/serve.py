@@ -75,8 +75,8 @@ def running(options: ServeOptions, fleet: Fleet | None = None) -> Iterator[Calla
     """
     fleet = fleet or _this_fleet(options)
     make_folders(options)
-    # A node that is new in the database may know orders of an earlier one; fences grow more slowly than the clock.
-    nodes = [replace(node, fence=int(time.time())) for node in fleet.nodes]
+    # A node that is new in the database may know orders of an earlier one. No service gives an order a millisecond.
+    nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
     store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
     service = Service(store, fleet.agents, lambda: int(time.time()))
     service.pass_once()
