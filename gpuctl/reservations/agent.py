@@ -12,6 +12,10 @@ from gpuctl.reservations.rules.reports import Order, OrderKind
 Visit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
+class Unable(OSError):
+    """A node answers, but cannot be asked: an order may be carried out, and the node is not lost."""
+
+
 class NotObeyed(Exception):
     """A node refuses an order; the text says why. Without an answer it is an OSError: the order may be carried out."""
 
@@ -44,7 +48,7 @@ class VisitedNode:
     """A host whose sessions the engine keeps (gpuhost/acts/gpu_sessions.py).
 
     `visit`: carries out the request of one act and returns its answer; OSError if there is none. `always`: more keys of
-    every request. `service`: identity of the service; the host obeys one service only.
+    every request. `service`: identity of the service; the host obeys one service only. `label` of `always`: its text.
     """
 
     def __init__(self, name: str, gpus: int, service: str, visit: Visit, always: Mapping[str, Any]) -> None:
@@ -58,7 +62,7 @@ class VisitedNode:
         elif order.kind is OrderKind.CLEAR:
             self._ask("clear", fence=order.fence, session=order.reservation)
         else:
-            self._ask("clean", fence=order.fence)
+            self._ask("clean", fence=order.fence, keep=[list(one) for one in order.keep])
 
     def observe(self, fence: int) -> Observation:
         answer = self._ask("observe", fence=fence)

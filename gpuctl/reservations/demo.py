@@ -32,7 +32,7 @@ class SimulatedNode:
         elif order.kind is OrderKind.CLEAR:
             self._sessions.pop(order.reservation, None)
         else:
-            self._sessions.clear()
+            self._sessions = {i: s for i, s in self._sessions.items() if (i, s.attempt) in order.keep}
 
     def observe(self, fence: int) -> Observation:
         self._check(fence)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gpuctl.engine import gpu_sessions, gpuhost_host
-from gpuctl.reservations.agent import VisitedNode
+from gpuctl.reservations.agent import Unable, VisitedNode
 
 
 def local_node(  # noqa: PLR0913, PLR0917 - a node, and the folder of a test
-    name: str, gpus: int, service: str, state: Path, root: Path = Path("/"), end_s: float = gpu_sessions.END_S
+    name: str,
+    gpus: int,
+    service: str,
+    state: Path,
+    root: Path = Path("/"),
+    end_s: float = gpu_sessions.END_S,
+    *,
+    label: str = "",
 ) -> VisitedNode:
     """Devices below `root`; sessions are kept in `state`, a folder below it, so that a restart keeps them."""
     host = gpuhost_host.Host(root)
     path = f"/{(state.absolute() / 'sessions.json').relative_to(root.absolute())}"
-    always = {"state": path, "end_s": end_s}
-    return VisitedNode(name, gpus, service, lambda request: gpu_sessions.run(host, request), always)
+
+    def visit(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return gpu_sessions.run(host, request)
+        except OSError as error:  # this host is never out of contact
+            raise Unable(str(error)) from error
+
+    return VisitedNode(name, gpus, service, visit, {"state": path, "end_s": end_s, "label": label})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import pwd
@@ -49,10 +50,20 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Fleet:
-    """Nodes of the service, and how each is reached, by its name."""
+    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session."""
 
     nodes: Sequence[Node]
     agents: Mapping[str, NodeAgent]
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the database keeps: the identity of the service for its nodes, and nodes. `label`: its text in messages."""
+
+    identity: str
+    label: str
+    nodes: Mapping[str, Node]
 
 
 @dataclass(frozen=True)
@@ -68,28 +79,58 @@ class ServeOptions:
 
 
 @contextmanager
-def running(options: ServeOptions, fleet: Fleet | None = None) -> Iterator[Callable[[], None]]:
+def running(options: ServeOptions, ask: Callable[[Kept], Fleet] | None = None) -> Iterator[Callable[[], None]]:
     """Answer calls while the context lasts; yields the pass that is to be run every `PASS_S` seconds.
 
-    `fleet`: None for the GPUs of this host.
+    `ask`: reads the nodes, once no other service has the database; None for the GPUs of this host.
     """
-    fleet = fleet or _this_fleet(options)
+    local = ask is None
+    ask = ask or _this_fleet(options)
     make_folders(options)
-    # A node that is new in the database may know orders of an earlier one. No service gives an order a millisecond.
-    nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
-    store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
-    service = Service(store, fleet.agents, lambda: int(time.time()))
-    service.pass_once()
-    if len(fleet.nodes) == len(service.silence) == 1:  # a service without any node is a mistake
-        hint = "see that /dev supports access lists, and its state can be read"
-        raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
+    with alone(options.state):
+        fleet = ask(kept(options.state))
+        # A node may know orders that the database does not. No service gives an order a millisecond.
+        nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
+        store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
+        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts)
+        service.pass_once()
+        if local and service.silence:  # a service without any node is a mistake
+            hint = "see that /dev supports access lists, and its state can be read"
+            raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
 
-    def answer(peer: unix_socket.Peer, call: Any) -> Any:
-        return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
+        def answer(peer: unix_socket.Peer, call: Any) -> Any:
+            return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
 
-    with unix_socket.serving(options.socket, answer):
-        yield service.pass_once
-    store.close()
+        with unix_socket.serving(options.socket, answer):
+            yield service.pass_once
+        store.close()
+
+
+@contextmanager
+def alone(state: Path) -> Iterator[None]:
+    """The only service of a folder while the context lasts; the kernel releases the lock however the process ends."""
+    descriptor = os.open(state / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "of unknown number"
+            wrong = f"process {holder} serves the reservations of {state} already"
+            raise InvalidInput(DOING, wrong, "stop that one first, or name another folder with --state") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def kept(state: Path) -> Kept:
+    """The identity and the nodes of a database, which is made if there is none."""
+    store = SqliteStore(state / DATABASE, Site(), None)
+    try:
+        return Kept(store.identity(), f"{os.uname().nodename}:{state.absolute()}", store.load().nodes)
+    finally:
+        store.close()
 
 
 def make_folders(options: ServeOptions) -> None:
@@ -98,17 +139,16 @@ def make_folders(options: ServeOptions) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def service_name(state: Path) -> str:
-    """Identity of a service for its nodes: this host and the folder of the database."""
-    return f"{os.uname().nodename}:{state.absolute()}"
-
-
-def _this_fleet(options: ServeOptions) -> Fleet:
+def _this_fleet(options: ServeOptions) -> Callable[[Kept], Fleet]:
     node = this_host(options.root, options.gpu_type)
     if os.geteuid() != 0:
         raise InvalidInput(DOING, "only root can give and take access to GPUs", "run it with sudo or as a service")
-    agent = local_node(node.name, len(node.allocated), service_name(options.state), options.state, options.root)
-    return Fleet([node], {node.name: agent})
+
+    def ask(kept: Kept) -> Fleet:
+        agent = local_node(node.name, len(node.allocated), kept.identity, options.state, options.root, label=kept.label)
+        return Fleet([node], {node.name: agent})
+
+    return ask
 
 
 def caller_of(uid: int, gid: int, admins: tuple[str, ...]) -> Caller:

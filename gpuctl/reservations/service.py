@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed
+from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -30,12 +30,22 @@ Built = TypeVar("Built")
 
 
 class Service:
-    """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970."""
+    """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970.
 
-    def __init__(self, store: Store, agents: Mapping[str, NodeAgent], clock: Callable[[], int]) -> None:
-        self.store, self.agents, self.clock = store, agents, clock
+    `doubts`: nodes that take no new session, and why; sessions on them end as usual.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        agents: Mapping[str, NodeAgent],
+        clock: Callable[[], int],
+        doubts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._lock = threading.RLock()
-        self._silent_since: dict[str, int] = {}
+        self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
+        self._away_since: dict[str, int] = {}  # those of them that do not answer
         self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
@@ -106,8 +116,8 @@ class Service:
                 {
                     "name": node.name,
                     "gpu_type": node.gpu_type,
-                    "state": "unknown" if node.name in self._silent_since and node.state is ready else str(node.state),
-                    "reason": self.silence.get(node.name, ""),
+                    "state": "unknown" if node.name in self._unknown and node.state is ready else str(node.state),
+                    "reason": self.silence.get(node.name, self.doubts.get(node.name, "")),
                     "allocated": list(node.allocated),
                 }
                 for node in book.nodes.values()
@@ -137,7 +147,7 @@ class Service:
         return self._shown[2]
 
     def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
-        waits = forecast(book, now)
+        waits = forecast(book, now, self._unknown_until())
         live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
@@ -159,18 +169,30 @@ class Service:
             for name, observation in observations.items():
                 self._compare(name, observation, fences[name])
             book = self.store.load()
-            for warning in expiry.warnings_due(book, max(self.clock(), book.clock.at)):
-                self._warn(book.reservations[warning.reservation], warning)
+            due = expiry.warnings_due(book, max(self.clock(), book.clock.at))
+        warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
+        with self._lock:
+            for warning in due:
+                terminals = warned[warning.reservation]
+                self._decide("expiry", lambda draft, w=warning, n=terminals: expiry.record_warning(draft, w, n))  # type: ignore[misc]
             self._advance()
 
     def _advance(self) -> None:
         """End, plan and order; again while orders change rows."""
         for _ in range(4):
             self._decide("expiry", expiry.tick)
-            lost_at = {name: since + self._lost_s for name, since in self._silent_since.items()}
-            self._decide("planner", lambda draft, lost_at=lost_at: plan.plan(draft, lost_at))  # type: ignore[misc]
+            unknown = self._unknown_until()
+            self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
             if not self._give_orders():
                 return
+
+    @property
+    def _unknown(self) -> set[str]:
+        return {*self._silent_since, *self.doubts}
+
+    def _unknown_until(self) -> dict[str, int]:
+        """Unknown nodes, and the instant until which they are taken as occupied."""
+        return {name: self._silent_since.get(name, self.clock()) + self._lost_s for name in self._unknown}
 
     @property
     def _lost_s(self) -> int:
@@ -201,48 +223,77 @@ class Service:
         """Compare a node's sessions with the ledger, and order away what should not be there."""
         if isinstance(observation, Exception):
             if fence == self.store.load().nodes[name].fence:  # else it has got newer orders since, and refuses this one
-                self._silent(name, str(observation))
+                self._silent(name, observation)
             return
         self._silent_since.pop(name, None)
+        self._away_since.pop(name, None)
         self.silence.pop(name, None)
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
         for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
             self._report(stray, self._task(stray)())
 
-    def _silent(self, name: str, reason: str) -> None:
-        since = self._silent_since.setdefault(name, self.clock())
+    def _silent(self, name: str, error: Exception) -> None:
+        """A node is unknown. It is lost only if it does not answer at all for long enough."""
+        reason = str(error)
+        self._silent_since.setdefault(name, self.clock())
         self.silence[name] = reason
+        if isinstance(error, NotObeyed | Unable):
+            self._away_since.pop(name, None)
+            return
+        since = self._away_since.setdefault(name, self.clock())
         if self.clock() - since >= self._lost_s and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self, row: Reservation, warning: expiry.Notice) -> None:
-        cause = "it is idle" if warning.idle else "its time is over"
-        minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
-        text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
-        terminals = sum(self._deliver(slot.node, row.person, text).terminals for slot in row.slots)
-        self._decide("expiry", lambda draft: expiry.record_warning(draft, warning, terminals))
+    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, int]:
+        """Show warnings on all nodes at the same time, while calls are answered: reservation -> terminals."""
+        texts: dict[str, list[tuple[Reservation, str]]] = {}
+        for row, warning in due:
+            cause = "it is idle" if warning.idle else "its time is over"
+            minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
+            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
+            for slot in row.slots:
+                texts.setdefault(slot.node, []).append((row, text))
+
+        def work(node: str) -> dict[str, int]:
+            return {row.id: self._deliver(node, row.person, text).terminals for row, text in texts[node]}
+
+        shown = self._on_all(list(texts), work)
+        counts = [one for one in shown.values() if not isinstance(one, Exception)]
+        return {row.id: sum(one.get(row.id, 0) for one in counts) for row, _ in due}
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:
         if node in self._silent_since:
             return Delivery(0, file=False)
         try:
             return self.agents[node].warn(person, text)
-        except (OSError, NotObeyed):
-            return Delivery(0, file=False)  # recorded as shown on no terminal
+        except OSError as error:
+            with self._lock:
+                self._silent(node, error)
+        except NotObeyed:  # such as an account that does not exist there: the node itself is fine
+            pass
+        return Delivery(0, file=False)  # recorded as shown on no terminal
 
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
-        due = [order for order in reports.orders(self.store.load()) if order.node not in self._silent_since]
+        due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
         tasks = [(order, self._task(order)) for order in due]
         nodes = list(dict.fromkeys(order.node for order in due))
         failures: dict[Order, Exception | None] = {}
 
         def work(node: str) -> None:
-            failures.update({order: task() for order, task in tasks if order.node == node})
+            for order, task in tasks:
+                if order.node == node:
+                    failures[order] = task()
+                    if isinstance(failures[order], OSError):  # each further try would take its time, too
+                        return
 
         self._on_all(nodes, work)
-        changed = [self._report(order, failures[order]) for order in due]  # each of them, also after the first
+        changed = [self._report(order, failures[order]) for order in due if order in failures]  # also after the first
         return any(changed)
+
+    def _may_send(self, order: Order) -> bool:
+        doubtful = order.kind is OrderKind.PREPARE and order.node in self.doubts
+        return order.node not in self._silent_since and not doubtful
 
     def _task(self, order: Order) -> Callable[[], Exception | None]:
         """A function that sends an order and returns why it failed; it needs no rows, so any thread may call it."""
@@ -264,7 +315,7 @@ class Service:
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
             return True
         if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
-            self._silent(order.node, str(failure))
+            self._silent(order.node, failure)
         if failure is not None:
             return False
         if order.kind is OrderKind.PREPARE:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
@@ -14,9 +14,9 @@ from gpuctl.hosts.model import Target
 from gpuctl.hosts.plan import find_inventory, targets
 from gpuctl.nodes.model import Facts
 from gpuctl.reservations import serve
-from gpuctl.reservations.agent import Visit, VisitedNode
-from gpuctl.reservations.rules.model import Node, Site
-from gpuctl.reservations.stores.sqlite import SqliteStore
+from gpuctl.reservations.agent import Unable, Visit, VisitedNode
+from gpuctl.reservations.rules.model import Node
+from gpuctl.reservations.serve import Fleet, Kept
 from gpuctl.workflows import nodes
 
 FORKS = 32
@@ -27,18 +27,14 @@ DOING = "serve reservations of an inventory"
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """`inventory`: name or path. `limit`: pattern as Ansible's; "" for all hosts. `gpu_type`: None by the driver."""
+    """`inventory`: name or path. `limit`: pattern as Ansible's; "" for all hosts."""
 
     inventory: str
     limit: str = ""
-    gpu_type: str | None = None
 
 
-def fleet(request: FleetRequest, state: Path, notify: Callable[[str], None]) -> serve.Fleet:
-    """Nodes of an inventory. One that does not answer keeps the GPUs it had; `Unreachable` if it was never read.
-
-    `state`: folder of the database. `notify`: receives what the operator has to know about a node.
-    """
+def chosen(request: FleetRequest) -> list[Target]:
+    """Hosts of the inventory that the service is to share; `InvalidInput` if one of them has no direct login."""
     hosts = targets(find_inventory(request.inventory), request.limit)
     if not hosts:
         raise InvalidInput(DOING, "no host of the inventory was chosen", "check --inventory and --limit")
@@ -46,34 +42,82 @@ def fleet(request: FleetRequest, state: Path, notify: Callable[[str], None]) -> 
         if host.needs_ansible:
             wrong = f"{host.name}: only Ansible can reach it: {host.needs_ansible}"
             raise InvalidInput(DOING, wrong, "the service needs a direct ssh login")
-    known = _known(state)
+    _check_addresses(hosts)
+    return hosts
+
+
+def fleet(hosts: Sequence[Target], gpu_type: str | None, kept: Kept, notify: Callable[[str], None]) -> Fleet:
+    """Nodes of an inventory. One that was read before and gives no good answer now keeps the GPUs it had.
+
+    `kept`: what the database knows. `notify`: receives what the operator has to know about a node. `Unreachable` and
+    `GpuctlError` for a host that was never read; `InvalidInput` if one host has two names.
+    """
     answers = nodes.ask(hosts, FORKS, READ_S, lambda _: None)
-    rows = []
+    rows, doubts = list[Node](), dict[str, str]()
     for host in hosts:
+        known = kept.nodes.get(host.name)
         if (reason := answers.unasked.get(host.name)) is None:
-            rows.append(node_of(host, answers.nodes[host.name], request.gpu_type))
-            _notify_of_programs(host.name, answers.nodes[host.name], notify)
-        elif host.name in known:
+            facts = answers.nodes[host.name]
+            try:
+                rows.append(node_of(host, facts, gpu_type))
+                _notify_of_programs(host.name, facts, notify)
+            except GpuctlError as error:
+                if known is None:
+                    raise
+                rows.append(known)
+                doubts[host.name] = error.wrong
+                notify(f"{error.wrong}; its GPUs are given to nobody until that is repaired and the service restarted")
+        elif known is not None:
             notify(f"{host.name}: {reason}; its GPUs are unknown and given to nobody until it answers")
-            rows.append(known[host.name])
+            rows.append(known)
         else:
             hint = "its GPUs were never read: repair it, or leave it out with --limit"
             raise Unreachable(DOING, f"{host.name}: {reason}", hint)
-    service = serve.service_name(state)
+        if len(hosts) > 1 and not host.local and _is_loopback(host.address or host.name):
+            notify(f"{host.name}: its address is of this machine alone: people on other hosts cannot log in by it")
+    _check_uuids(rows)
     agents = {
-        host.name: VisitedNode(host.name, len(row.allocated), service, visit(host), {})
+        host.name: VisitedNode(host.name, len(row.allocated), kept.identity, visit(host), {"label": kept.label})
         for host, row in zip(hosts, rows, strict=True)
     }
-    return serve.Fleet(rows, agents)
+    return Fleet(rows, agents, doubts)
+
+
+def _check_addresses(hosts: Sequence[Target]) -> None:
+    """Two names of one host would give each of its GPUs to two people."""
+    names: dict[tuple[str, int], str] = {}
+    for host in hosts:
+        address = (host.address or host.name).casefold()
+        here = host.local or _is_loopback(address)
+        key = ("this host" if here else address, 22 if host.local else host.port or 22)
+        if (other := names.setdefault(key, host.name)) != host.name:
+            wrong = f"{other} and {host.name} are the same host: {key[0]}"
+            raise InvalidInput(DOING, wrong, "leave one of the names out with --limit")
+
+
+def _check_uuids(rows: Sequence[Node]) -> None:
+    names: dict[str, str] = {}
+    for row in rows:
+        for uuid in row.uuids:
+            if (other := names.setdefault(uuid, row.name)) != row.name:
+                wrong = f"{other} and {row.name} are the same host: both have {uuid}"
+                raise InvalidInput(DOING, wrong, "leave one of the names out with --limit")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address.casefold() == "localhost"
 
 
 def visit(host: Target, timeout_s: float = VISIT_S) -> Visit:
-    """Carries out acts on a host in one trip each. The answer says whether the act was refused."""
+    """Carries out acts on a host in one trip each. OSError if it does not answer, `Unable` if it cannot be asked."""
 
     def ask(request: Mapping[str, Any]) -> Mapping[str, Any]:
         [result] = run_on_all([host], lambda _: request, forks=1, timeout_s=timeout_s, on_result=lambda _: None)
         if result.answer is None:
-            raise OSError(result.wrong)
+            raise OSError(result.wrong) if result.unreachable else Unable(result.wrong)
         answer: Mapping[str, Any] = result.answer["act"]
         return answer
 
@@ -86,18 +130,12 @@ def node_of(host: Target, facts: Facts, gpu_type: str | None) -> Node:
     if not gpus:
         reason = (facts.get("unread") or {}).get("gpus") or "it has no GPU"
         raise GpuctlError(DOING, f"{host.name}: {reason}", "load the driver, or leave the host out with --limit")
-    for manager, manages in (("Slurm", facts.get("slurmd")), ("Kubernetes", facts.get("kubelet"))):
-        if manages:
-            wrong = f"{host.name}: {manager} gives out its GPUs already"
-            raise InvalidInput(DOING, wrong, "leave it out with --limit: two masters would give one GPU to two people")
+    _check_managers(host, facts)
     uuids = {gpu["minor"]: gpu["uuid"] for gpu in gpus if gpu["uuid"]}
     if sorted(minor for minor in uuids if minor is not None) != list(range(len(gpus))):
         wrong = f"{host.name}: the driver does not name the UUID and device file of each of its {len(gpus)} GPUs"
         raise GpuctlError(DOING, wrong, "look at `nvidia-smi -q` there")
-    split = [gpu["minor"] for gpu in gpus if gpu["mig"] == "Enabled"]
-    if split:
-        wrong = f"{host.name}: MIG is enabled on GPU {named(map(str, split))}"
-        raise InvalidInput(DOING, wrong, "reservations share whole GPUs: disable MIG, or leave the host out")
+    _check_mig(host, gpus)
     try:
         name = gpu_type.casefold() if gpu_type else serve.type_of({str(gpu["model"]) for gpu in gpus})
     except InvalidInput as error:
@@ -112,16 +150,25 @@ def node_of(host: Target, facts: Facts, gpu_type: str | None) -> Node:
     )
 
 
-def _known(state: Path) -> Mapping[str, Node]:
-    """Nodes of the database, if there is one."""
-    path = state / serve.DATABASE
-    if not path.exists():
-        return {}
-    store = SqliteStore(path, Site(), None)
-    try:
-        return store.load().nodes
-    finally:
-        store.close()
+def _check_managers(host: Target, facts: Facts) -> None:
+    for manager, manages in (("Slurm", facts.get("slurmd")), ("Kubernetes", facts.get("kubelet"))):
+        if manages is None:
+            wrong = f"{host.name}: it is not known whether {manager} gives out its GPUs"
+            raise GpuctlError(DOING, wrong, "see what `gpuctl nodes` cannot read there")
+        if manages:
+            wrong = f"{host.name}: {manager} gives out its GPUs already"
+            raise InvalidInput(DOING, wrong, "leave it out with --limit: two masters would give one GPU to two people")
+
+
+def _check_mig(host: Target, gpus: Sequence[Mapping[str, Any]]) -> None:
+    unread = [gpu["minor"] for gpu in gpus if gpu["mig"] is None and "mig" in (gpu.get("unread") or {})]
+    if unread:
+        wrong = f"{host.name}: MIG could not be read on GPU {named(map(str, unread))}"
+        raise GpuctlError(DOING, wrong, "look at `nvidia-smi -q` there")
+    split = [gpu["minor"] for gpu in gpus if gpu["mig"] == "Enabled"]
+    if split:
+        wrong = f"{host.name}: MIG is enabled on GPU {named(map(str, split))}"
+        raise InvalidInput(DOING, wrong, "reservations share whole GPUs: disable MIG, or leave the host out")
 
 
 def _notify_of_programs(name: str, facts: Facts, notify: Callable[[str], None]) -> None:

@@ -198,6 +198,13 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
 @click.option("--longest", type=Finite(min=0.25), default=24.0, show_default=True, help="Longest request, in hours.")
 @click.option("--gpus-per-person", type=click.IntRange(min=1), help="Most GPUs of a person at a time.")
 @click.option(
+    "--lost-after",
+    type=Finite(min=0.05),
+    default=1.0,
+    show_default=True,
+    help="Hours without an answer until a server counts as lost.",
+)
+@click.option(
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     default="/var/lib/gpuctl/reservations",
@@ -213,6 +220,7 @@ def serve_(
     admins: Sequence[str],
     longest: float,
     gpus_per_person: int | None,
+    lost_after: float,
     state: Path,
     print_unit: bool,
     socket: Path,
@@ -221,6 +229,7 @@ def serve_(
 
     It gives and takes access to /dev/nvidia*: it runs as root, or reaches the hosts with a login that becomes root.
     """
+    from gpuctl.hosts.plan import find_inventory
     from gpuctl.reservations import serve
     from gpuctl.reservations.rules.model import Limits
     from gpuctl.workflows import reservations_nodes
@@ -229,29 +238,37 @@ def serve_(
         raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
 
     if print_unit:
-        if inventory is not None and Path(inventory).exists() and not Path(inventory).is_absolute():
-            wrong = f"the unit would look for {inventory} in another folder"
-            raise InvalidInput("print a unit", wrong, f"name it as {Path(inventory).absolute()}")
-        click.echo(_unit(serve.UNIT), nl=False)
+        path = None if inventory is None else find_inventory(inventory).absolute()
+        click.echo(_unit(serve.UNIT, path), nl=False)
         return
     limits = replace(Limits(), longest_s=round(longest * 3600), gpus_per_person=gpus_per_person)
+    limits = replace(limits, node_lost_s=round(lost_after * 3600))
     limits = replace(limits, longest_extended_s=2 * limits.longest_s)
-    fleet = None
+    ask = None
     if inventory is not None:
-        request = reservations_nodes.FleetRequest(inventory, limit, gpu_type)
-        fleet = reservations_nodes.fleet(request, state, lambda text: click.echo(text, err=True))
-    with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits), fleet) as pass_once:
+        hosts = reservations_nodes.chosen(reservations_nodes.FleetRequest(inventory, limit))
+
+        def ask(kept: serve.Kept) -> serve.Fleet:
+            return reservations_nodes.fleet(hosts, gpu_type, kept, lambda text: click.echo(text, err=True))
+
+    with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits), ask) as pass_once:
         click.echo(f"reservations are served at {socket}", err=True)
         while True:
             time.sleep(serve.PASS_S)
             pass_once()
 
 
-def _unit(text: str) -> str:
-    """The unit with the options of this call."""
+def _unit(text: str, inventory: Path | None) -> str:
+    """The unit with the options of this call; the inventory by its path, since a unit starts in another folder."""
     import sys
 
-    options = [word for word in sys.argv[1:] if word not in ("reservations", "serve", "--print-unit")]
+    options, words = list[str](), iter(sys.argv[1:])
+    for word in words:
+        if word in ("--inventory", "-i"):
+            next(words)
+        elif word not in ("reservations", "serve", "--print-unit") and not word.startswith(("--inventory=", "-i")):
+            options.append(word)
+    options += [] if inventory is None else ["--inventory", str(inventory)]
     program = Path(sys.argv[0]).absolute()
     return text.format(program=program, options="".join(f" {shlex.quote(word)}" for word in options))
 

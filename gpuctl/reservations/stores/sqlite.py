@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ CREATE TABLE audit (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT 
   subject TEXT NOT NULL, reason TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL);
 CREATE INDEX audit_subjects ON audit (subject);
 """
+_IDENTITY = "CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL)"
 
 
 class SqliteStore:
@@ -60,6 +62,12 @@ class SqliteStore:
             if self._book is None or version != self._data_version:
                 self._book, self._data_version = self._read(), version
         return self._book
+
+    def identity(self) -> str:
+        """Random id of this database, made once; its nodes obey no other one."""
+        with self._errors("read"):
+            [(id_,)] = self._db.execute("SELECT id FROM identity")
+        return str(id_)
 
     def receipt(self, key: str) -> Receipt | None:
         with self._errors("read"):
@@ -153,6 +161,9 @@ class SqliteStore:
                 for statement in filter(str.strip, _TABLES.split(";")):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version={LAYOUT}")
+            if layout <= LAYOUT:
+                self._db.execute(_IDENTITY)
+                self._db.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", [secrets.token_hex(16)])
         if layout > LAYOUT:
             wrong = f"it was written by a newer gpuctl (layout {layout}, this one knows {LAYOUT})"
             raise InvalidInput(f"open {self._path}", wrong, "update gpuctl, or name another file")
@@ -174,7 +185,8 @@ class SqliteStore:
             self._write(Change(node, 0))
             return
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
-            facts = {"uuids": node.uuids, "address": node.address, "port": node.port}
+            fence = max(existing.fence, node.fence)
+            facts = {"uuids": node.uuids, "address": node.address, "port": node.port, "fence": fence}
             current = replace(existing, **facts)  # type: ignore[arg-type]
             if current != existing:
                 self._write(Change(replace(current, version=existing.version + 1), existing.version))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.serve import ServeOptions, running
 
@@ -94,7 +95,7 @@ def test_two_people_at_once_have_their_own_gpus_and_lose_them_at_the_end(server:
     assert entries[0]["after"] == "expired"
 
 
-def test_a_node_obeys_a_new_database_of_its_service_and_old_sessions_end(tmp_path: Path) -> None:
+def test_a_node_refuses_a_new_database_until_its_sessions_are_deleted(tmp_path: Path) -> None:
     for name in ("dev/pts", "run", "state"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "dev/nvidia0").touch()
@@ -104,8 +105,10 @@ def test_a_node_obeys_a_new_database_of_its_service_and_old_sessions_end(tmp_pat
         assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
     for path in (tmp_path / "state").glob("reservations.db*"):
         path.unlink()
+    with pytest.raises(GpuctlError, match="belongs to the reservations of"), running(options):
+        pass
+    (tmp_path / "state/sessions.json").unlink()
     with running(options):
-        assert json.loads((tmp_path / "state/sessions.json").read_text())["sessions"] == {}
         assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
 
 

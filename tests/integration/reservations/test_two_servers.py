@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, NodeState, Site
-from gpuctl.reservations.serve import Fleet
+from gpuctl.reservations.serve import Fleet, kept
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 from gpuctl.workflows import reservations_nodes
@@ -57,7 +57,8 @@ class Lab:
         self.start()
 
     def start(self) -> None:
-        self.fleet: Fleet = reservations_nodes.fleet(FleetRequest(self.inventory), self.state, self.notes.append)
+        hosts = reservations_nodes.chosen(FleetRequest(self.inventory))
+        self.fleet: Fleet = reservations_nodes.fleet(hosts, None, kept(self.state), self.notes.append)
         store = SqliteStore(self.state / "reservations.db", Site(Limits(gpus_per_person=16)), self.fleet.nodes)
         self.service = Service(store, self.fleet.agents, lambda: self.now)
         self.service.pass_once()
@@ -191,13 +192,13 @@ def test_a_host_that_cannot_be_reached_at_the_end_is_given_on_only_after_access_
     assert opened(host, "bob") == list(range(8))
 
 
-def test_a_node_that_is_lost_and_back_is_cleaned_before_it_takes_anybody(lab: Lab, servers: list[TestHost]) -> None:
+def test_a_node_that_is_lost_and_back_keeps_sessions_in_time(lab: Lab, servers: list[TestHost]) -> None:
     row = lab.reserve(ADA, 16)
     servers[1].pause()
     try:
         lab.step()
         lab.step(Limits().node_lost_s)
-        assert lab.row(row["id"]).state == "failed"
+        assert lab.row(row["id"]).state == "active"
         assert lab.service.store.load().nodes["lab-2"].state is NodeState.LOST
         lab.start()  # the service starts again while the node is away
         assert "its GPUs are unknown" in lab.notes[-1]
@@ -205,6 +206,8 @@ def test_a_node_that_is_lost_and_back_is_cleaned_before_it_takes_anybody(lab: La
         servers[1].resume()
     lab.step()
     assert lab.service.store.load().nodes["lab-2"].state is NodeState.READY
+    assert [opened(host, "ada") for host in servers] == [list(range(8))] * 2
+    lab.cancel(ADA, row)
     assert opened(servers[1], "ada") == []
 
 

@@ -103,7 +103,8 @@ class Agent:
             self.sessions.pop(order.reservation, None)
             return "cleared", order
         if order.kind is OrderKind.CLEAN_NODE:
-            self.sessions.clear()
+            kept = {id_: one for id_, one in self.sessions.items() if (id_, one[0]) in order.keep}
+            self.sessions = kept
             return "clean", order
         return "observed", order
 

@@ -66,9 +66,10 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{refused, fence, sessions, terminals}: see `answer_types.GpuSessions`. OSError if the host does not permit it.
 
     Request: `do` (observe, prepare, clear, clean, warn), `service` (identity of the service that gives the orders),
-    `gpus` (number of GPUs that the host has to have), `state` (file of sessions; default `STATE`). All but warn:
-    `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices` (minor numbers), `person`, `variables`.
-    warn: `person`, `text`. `end_s`: time between SIGTERM and SIGKILL.
+    `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
+    default `STATE`). All but warn: `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices` (minors),
+    `person`, `variables`. clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`. `end_s`: time
+    between SIGTERM and SIGKILL.
     """
     try:
         if request["do"] == "warn":
@@ -122,8 +123,9 @@ class _Book:
             raise Refused(f"{self.path} cannot be read: {error}; delete it once nobody uses the GPUs") from error
         if service != request["service"]:
             hint = f"once that one has ended, delete {self.path} on this host"
-            raise Refused(f"this host belongs to the reservations of {service}; {hint}")
+            raise Refused(f"this host belongs to the reservations of {saved.get('label') or service}; {hint}")
         self.service = service
+        self.label = str(request.get("label") or service)
         if request["fence"] < self.fence:
             raise Refused(f"order {request['fence']} is older than {self.fence}")
         self.fence = request["fence"]
@@ -171,7 +173,9 @@ class _Book:
 
     def save(self) -> None:
         """Write the file; before access is given, and after it was withdrawn."""
-        text = json.dumps({"service": self.service, "fence": self.fence, "sessions": self.sessions})
+        text = json.dumps(
+            {"service": self.service, "label": self.label, "fence": self.fence, "sessions": self.sessions}
+        )
         if self.host.read_or_none(self.path) != text:
             self.host.make_private_folder(os.path.dirname(self.path))
             self.host.replace(self.path, text, 0o600)
@@ -206,8 +210,10 @@ def _clear(book: _Book, request: Mapping[str, Any]) -> None:
     _close(book, [id_ for id_ in book.sessions if id_ == request["session"]])
 
 
-def _clean(book: _Book, _: Mapping[str, Any]) -> None:
-    _close(book, list(book.sessions))
+def _clean(book: _Book, request: Mapping[str, Any]) -> None:
+    keep = {(id_, attempt) for id_, attempt in request.get("keep") or ()}
+    over = [id_ for id_, entry in book.sessions.items() if (id_, entry["attempt"]) not in keep or entry.get("closing")]
+    _close(book, over)
 
 
 def _close(book: _Book, ids: Sequence[str]) -> None:
