@@ -58,8 +58,8 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the database keeps: the identity of the service for its nodes, and nodes. `label`: its text in messages."""
+class Stored:
+    """Content of the database: the identity of the service for its nodes, and nodes. `label`: its text in messages."""
 
     identity: str
     label: str
@@ -79,7 +79,7 @@ class ServeOptions:
 
 
 @contextmanager
-def running(options: ServeOptions, ask: Callable[[Kept], Fleet] | None = None) -> Iterator[Callable[[], None]]:
+def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None) -> Iterator[Callable[[], None]]:
     """Answer calls while the context lasts; yields the pass that is to be run every `PASS_S` seconds.
 
     `ask`: reads the nodes, once no other service has the database; None for the GPUs of this host.
@@ -88,7 +88,7 @@ def running(options: ServeOptions, ask: Callable[[Kept], Fleet] | None = None) -
     ask = ask or _this_fleet(options)
     make_folders(options)
     with alone(options.state):
-        fleet = ask(kept(options.state))
+        fleet = ask(stored(options.state))
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
@@ -124,11 +124,11 @@ def alone(state: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def kept(state: Path) -> Kept:
+def stored(state: Path) -> Stored:
     """The identity and the nodes of a database, which is made if there is none."""
     store = SqliteStore(state / DATABASE, Site(), None)
     try:
-        return Kept(store.identity(), f"{os.uname().nodename}:{state.absolute()}", store.load().nodes)
+        return Stored(store.identity(), f"{os.uname().nodename}:{state.absolute()}", store.load().nodes)
     finally:
         store.close()
 
@@ -139,13 +139,15 @@ def make_folders(options: ServeOptions) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _this_fleet(options: ServeOptions) -> Callable[[Kept], Fleet]:
+def _this_fleet(options: ServeOptions) -> Callable[[Stored], Fleet]:
     node = this_host(options.root, options.gpu_type)
     if os.geteuid() != 0:
         raise InvalidInput(DOING, "only root can give and take access to GPUs", "run it with sudo or as a service")
 
-    def ask(kept: Kept) -> Fleet:
-        agent = local_node(node.name, len(node.allocated), kept.identity, options.state, options.root, label=kept.label)
+    def ask(stored: Stored) -> Fleet:
+        agent = local_node(
+            node.name, len(node.allocated), stored.identity, options.state, options.root, label=stored.label
+        )
         return Fleet([node], {node.name: agent})
 
     return ask

@@ -16,7 +16,7 @@ from gpuctl.nodes.model import Facts
 from gpuctl.reservations import serve
 from gpuctl.reservations.agent import Unable, Visit, VisitedNode
 from gpuctl.reservations.rules.model import Node
-from gpuctl.reservations.serve import Fleet, Kept
+from gpuctl.reservations.serve import Fleet, Stored
 from gpuctl.workflows import nodes
 
 FORKS = 32
@@ -46,16 +46,16 @@ def chosen(request: FleetRequest) -> list[Target]:
     return hosts
 
 
-def fleet(hosts: Sequence[Target], gpu_type: str | None, kept: Kept, notify: Callable[[str], None]) -> Fleet:
+def fleet(hosts: Sequence[Target], gpu_type: str | None, stored: Stored, notify: Callable[[str], None]) -> Fleet:
     """Nodes of an inventory. One that was read before and gives no good answer now keeps the GPUs it had.
 
-    `kept`: what the database knows. `notify`: receives what the operator has to know about a node. `Unreachable` and
+    `stored`: what the database knows. `notify`: receives what the operator has to know about a node. `Unreachable` and
     `GpuctlError` for a host that was never read; `InvalidInput` if one host has two names.
     """
     answers = nodes.ask(hosts, FORKS, READ_S, lambda _: None)
     rows, doubts = list[Node](), dict[str, str]()
     for host in hosts:
-        known = kept.nodes.get(host.name)
+        known = stored.nodes.get(host.name)
         if (reason := answers.unasked.get(host.name)) is None:
             facts = answers.nodes[host.name]
             try:
@@ -77,7 +77,7 @@ def fleet(hosts: Sequence[Target], gpu_type: str | None, kept: Kept, notify: Cal
             notify(f"{host.name}: its address is of this machine alone: people on other hosts cannot log in by it")
     _check_uuids(rows)
     agents = {
-        host.name: VisitedNode(host.name, len(row.allocated), kept.identity, visit(host), {"label": kept.label})
+        host.name: VisitedNode(host.name, len(row.allocated), stored.identity, visit(host), {"label": stored.label})
         for host, row in zip(hosts, rows, strict=True)
     }
     return Fleet(rows, agents, doubts)

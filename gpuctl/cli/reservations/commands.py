@@ -248,8 +248,8 @@ def serve_(
     if inventory is not None:
         hosts = reservations_nodes.chosen(reservations_nodes.FleetRequest(inventory, limit))
 
-        def ask(kept: serve.Kept) -> serve.Fleet:
-            return reservations_nodes.fleet(hosts, gpu_type, kept, lambda text: click.echo(text, err=True))
+        def ask(stored: serve.Stored) -> serve.Fleet:
+            return reservations_nodes.fleet(hosts, gpu_type, stored, lambda text: click.echo(text, err=True))
 
     with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits), ask) as pass_once:
         click.echo(f"reservations are served at {socket}", err=True)

@@ -5,6 +5,7 @@ Stand-ins: nvidia-smi (the rig's), and null devices for the GPUs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, NodeState, Site
-from gpuctl.reservations.serve import Fleet, kept
+from gpuctl.reservations.serve import Fleet, stored
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 from gpuctl.workflows import reservations_nodes
@@ -35,6 +36,8 @@ def servers(rig: Rig) -> Iterator[list[TestHost]]:
             host.run("useradd", "--create-home", "--shell", "/bin/bash", account)
         for minor in range(8):
             host.run("mknod", "-m", "666", f"/dev/nvidia{minor}", "c", "1", "3")
+    other = re.sub("GPU-([0-9a-f]{8})", lambda match: f"GPU-{match[1][::-1]}", xml_with({}))
+    hosts[1].write("/var/lib/standins/nvidia-smi/q.xml", other)  # no two hosts have GPUs of one UUID
     yield hosts
     rig.down()
 
@@ -58,7 +61,7 @@ class Lab:
 
     def start(self) -> None:
         hosts = reservations_nodes.chosen(FleetRequest(self.inventory))
-        self.fleet: Fleet = reservations_nodes.fleet(hosts, None, kept(self.state), self.notes.append)
+        self.fleet: Fleet = reservations_nodes.fleet(hosts, None, stored(self.state), self.notes.append)
         store = SqliteStore(self.state / "reservations.db", Site(Limits(gpus_per_person=16)), self.fleet.nodes)
         self.service = Service(store, self.fleet.agents, lambda: self.now)
         self.service.pass_once()

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations.rules.model import Caller
-from gpuctl.reservations.serve import alone, caller_of, kept, this_host
+from gpuctl.reservations.serve import alone, caller_of, stored, this_host
 
 
 def host(root: Path, count: int, *models: str) -> Path:
@@ -71,7 +71,7 @@ def test_a_second_service_of_a_folder_is_refused_with_the_number_of_the_first(tm
 def test_the_identity_of_a_service_does_not_follow_the_name_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept(tmp_path)
+    before = stored(tmp_path)
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "other", "", "", "")))
-    after = kept(tmp_path)
+    after = stored(tmp_path)
     assert (after.identity, after.label) == (before.identity, f"other:{tmp_path}")

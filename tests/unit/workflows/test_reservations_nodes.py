@@ -11,7 +11,7 @@ import pytest
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.hosts.model import Target
 from gpuctl.reservations.rules.model import Node
-from gpuctl.reservations.serve import Kept
+from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import nodes, reservations_nodes
 from gpuctl.workflows.reservations_nodes import FleetRequest, node_of
 
@@ -67,8 +67,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, read: dict[str, Any], unasked: dict[s
     monkeypatch.setattr(nodes, "ask", lambda *_: answers)
     notes: list[str] = []
     hosts = [Target("lab-1", address="10.0.0.1"), Target("lab-2", address="10.0.0.2")]
-    kept = Kept("id", "desk:/state", {node.name: node for node in known})
-    fleet = reservations_nodes.fleet(hosts, None, kept, notes.append)
+    stored = Stored("id", "desk:/state", {node.name: node for node in known})
+    fleet = reservations_nodes.fleet(hosts, None, stored, notes.append)
     assert [node.name for node in fleet.nodes] == ["lab-1", "lab-2"]
     return [*notes, *fleet.doubts.values()]
 
