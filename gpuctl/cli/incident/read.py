@@ -1,4 +1,4 @@
-"""incident: from a failed job to its cause."""
+"""incident read: the first failure in the logs of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from gpuctl.cli.shared import findings
-from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
@@ -22,12 +21,7 @@ STDIN = "-"
 MOST_OF_A_LINE = 1 << 20  # characters; a progress bar without line ends may be long
 
 
-@click.group("incident", cls=Group)
-def incident() -> None:
-    """Find out what a failed job failed of."""
-
-
-@incident.command("read")
+@click.command("read")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--around", "lines", type=click.IntRange(0), default=0, metavar="N", help="Also print N lines before and after it."

@@ -1,0 +1,16 @@
+"""incident: the group of its commands."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.incident.read import read
+from gpuctl.cli.shared.click_groups import Group
+
+
+@click.group("incident", cls=Group)
+def incident() -> None:
+    """Find out what a failed job failed of."""
+
+
+incident.add_command(read)
