@@ -1,0 +1,326 @@
+"""incident start, resume, replay and list: from the alert to the resumed job and the post-mortem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from gpuctl.cli.nccl import baselines, sweep_options, target_options
+from gpuctl.cli.shared import completion, files, findings, options, output
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import GpuctlError
+from gpuctl.core.exit_codes import INTERRUPTED, PROBLEMS
+
+if TYPE_CHECKING:
+    from gpuctl.incident.model import Entry, Incident, IncidentRequest
+    from gpuctl.workflows.incident.flow import Act
+
+WRITE = "write the post-mortem"
+CONSENTS = {"drain": "drain", "repair": "repair", "undrain": "undrain", "resume-job": "resume job"}
+MOST_FINDINGS = 3  # of one check that are printed after a step; the post-mortem has all
+
+consent = click.option(
+    "--consent",
+    type=click.Choice(list(CONSENTS)),
+    multiple=True,
+    help="Consent to this act in advance; repeatable. Others are asked about on the terminal.",
+)
+report = click.option(
+    "--report",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the post-mortem.  [default: beside the record]",
+)
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """Incident to start: see `IncidentRequest`. `plan`: show the steps, and make none."""
+
+    title: str
+    command: tuple[str, ...]
+    log: str
+    inventory: str | None
+    limit: str
+    nodes: str
+    slurm: bool
+    partition: str
+    context: str
+    search_path: tuple[str, ...]
+    ssh_args: str
+    as_root: bool
+    gpus: int
+    begin: int
+    end: int
+    timeout: float
+    instance: str | None
+    network: str | None
+    consent: tuple[str, ...]
+    report: Path | None
+    plan: bool
+
+
+@click.command()
+@options.as_request(
+    StartRequest,
+    click.argument("title", metavar="JOB|ALERT-TEXT", callback=options.not_empty),
+    click.argument("command", nargs=-1, metavar="[-- COMMAND ARG...]", type=click.UNPROCESSED),
+    click.option("--log", metavar="FILE", default="", callback=options.not_empty, help="Log of the job."),
+    options.inventory,
+    options.limit,
+    click.option("--nodes", metavar="NAME,...", default="", callback=options.not_empty, help="Only these nodes."),
+    click.option("--slurm", is_flag=True, help="Nodes of this machine's Slurm cluster; a JOB number is requeued."),
+    click.option("--partition", metavar="NAME", default="", help="With --slurm: nodes of this partition."),
+    click.option(
+        "--context",
+        metavar="NAME",
+        default="",
+        shell_complete=completion.contexts,
+        help="Kubernetes context in which nodes are drained.  [default: Slurm drains]",
+    ),
+    target_options.search_path,
+    target_options.ssh_args,
+    click.option("--as-root", is_flag=True, help="Let mpirun run as root, if that is the login user."),
+    click.option(
+        "--gpus-per-node",
+        "gpus",
+        type=click.IntRange(1),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="GPUs per node.",
+    ),
+    sweep_options.sizes("512M", "4G"),
+    click.option(
+        "--timeout",
+        type=options.Finite(1),
+        default=180,
+        show_default=True,
+        help="Seconds until a launch counts as hung.",
+    ),
+    click.option("--instance", metavar="NAME", help="Machine type, for its network and baseline: p5.48xlarge."),
+    click.option("--network", metavar="NAME", type=sweep_options.Network(), help="Network that NCCL should use."),
+    consent,
+    report,
+    click.option("--plan", is_flag=True, help="Show the steps that may be made, and make none."),
+)
+def start(request: StartRequest) -> None:
+    """Handle an incident: log, nodes, preflight, NCCL test, isolation, audit, remedy, retest, job, post-mortem.
+
+    Every step is one of gpuctl's other commands. Nothing is changed without consent; drains, restarts and resets follow
+    the rules of `gpuctl nodes`. COMMAND after -- resumes the job; with --slurm a job number is requeued without it.
+    Exit code 0 if the measurement that failed passes again, 1 if not, 3 if it waits for a consent.
+    """
+    from gpuctl.workflows.incident import flow, steps
+
+    checked = steps.check(_incident_request(request))
+    _known_instance(request.instance)
+    if request.plan:
+        _show_plan(checked)
+        return
+    _check_report(request.report)
+    _handle(flow.new(checked), request.consent, request.report)
+
+
+def _incident_request(request: StartRequest) -> IncidentRequest:
+    from gpuctl.incident.model import IncidentRequest
+    from gpuctl.nccl.flow import check_sizes
+    from gpuctl.nccl.model import Sweep
+
+    check_sizes("start an incident", Sweep(begin_bytes=request.begin, end_bytes=request.end))
+    return IncidentRequest(
+        request.title,
+        job=request.title if request.slurm and request.title.isdigit() else "",
+        log=request.log,
+        inventory=request.inventory,
+        limit=request.limit,
+        nodes=request.nodes,
+        slurm=request.slurm,
+        partition=request.partition,
+        context=request.context,
+        search_path=request.search_path,
+        ssh_args=request.ssh_args,
+        as_root=request.as_root,
+        gpus_per_node=request.gpus,
+        begin_bytes=request.begin,
+        end_bytes=request.end,
+        timeout=request.timeout,
+        instance=request.instance,
+        network=request.network,
+        command=request.command,
+    )
+
+
+def _known_instance(name: str | None) -> None:
+    if name is not None:
+        from gpuctl.nccl.baselines import load
+
+        baselines.known_instance(name, "start an incident", load.book())
+
+
+def _show_plan(request: IncidentRequest) -> None:
+    from gpuctl.workflows.incident import flow
+
+    rows = [(number, one.step, one.why, one.command or "-") for number, one in enumerate(flow.steps_of(request), 1)]
+    output.table(("STEP", "NAME", "WHEN AND WHY", "COMMAND"), rows)
+
+
+@dataclass(frozen=True)
+class ResumeRequest:
+    """Incident to go on with."""
+
+    name: str
+    consent: tuple[str, ...]
+    report: Path | None
+
+
+@click.command()
+@options.as_request(ResumeRequest, click.argument("name", metavar="INCIDENT"), consent, report)
+def resume(request: ResumeRequest) -> None:
+    """Go on with an incident that was interrupted or waits for a consent.
+
+    Steps with a result are not repeated. An act that had begun is not repeated either: its record decides, and
+    without one that is complete its end is UNKNOWN.
+    """
+    from gpuctl.incident import record
+
+    _check_report(request.report)
+    incident = record.read(record.path_of(request.name))
+    if incident.closed:
+        click.echo(f"the incident was closed at {incident.closed}", err=True)
+        _finish(incident, request.report)
+    _handle(incident, request.consent, request.report)
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@report
+@options.output
+def replay(path: Path, report: Path | None, form: Output) -> None:
+    """Show a recorded incident: its steps with commands and numbers, its cause, and what is unknown.
+
+    Nothing is read from nodes. FILE is the record of an incident, a JSON file.
+    """
+    from gpuctl.incident import postmortem, record
+    from gpuctl.pages import markdown
+
+    _check_report(report)
+    incident = record.read(path)
+    if form != "table":
+        output.data(record.as_dict(incident), form)
+    else:
+        click.echo(_printable(markdown.render(postmortem.page(incident))), nl=False)
+    if report is not None:
+        _write(incident, report)
+
+
+@click.command("list")
+def list_() -> None:
+    """List the incidents of this machine, the newest first."""
+    from gpuctl.incident import record
+    from gpuctl.incident.cause import cause
+
+    rows = []
+    for name in reversed(record.names()):
+        one = record.read(record.path_of(name))
+        rows.append(
+            (name, "closed" if one.closed else "open", one.request.title, cause(one).certainty, cause(one).text)
+        )
+    output.table(("INCIDENT", "STATE", "TITLE", "CAUSE IS", "CAUSE"), rows)
+
+
+# ---- handle ----------------------------------------------------------------------------------------------------------
+
+
+def _handle(incident: Incident, consents: Sequence[str], to: Path | None) -> NoReturn:
+    from gpuctl.incident import record
+    from gpuctl.workflows.incident import flow, steps
+
+    click.echo(f"incident {incident.name}: {_printable(incident.request.title)}", err=True)
+    allowed = {CONSENTS[name] for name in consents}
+    try:
+        with record.locked(incident.name):
+            if incident.name in record.names():  # another process may have gone on with it since it was read
+                incident = record.read(record.path_of(incident.name))
+            closed = flow.go_on(incident, steps.Steps(incident.request, target_options.notify), _Screen(allowed))
+    except (steps.Interrupted, KeyboardInterrupt, click.Abort):
+        click.echo(f"interrupted; `gpuctl incident resume {incident.name}` goes on", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    _finish(closed, to)
+
+
+class _Screen:
+    """Prints steps and findings, asks for consent, and saves the record."""
+
+    def __init__(self, allowed: set[str]) -> None:
+        self.allowed = allowed
+        self.name = ""
+
+    def save(self, incident: Incident) -> None:
+        from gpuctl.incident import record
+
+        self.name = incident.name
+        record.write(incident)
+
+    @staticmethod
+    def begin(entry: Entry) -> None:
+        command = f"  ({entry.command})" if entry.command else ""
+        click.echo(_printable(f"{entry.number}  {entry.step}: {entry.why}{command}"))
+
+    @staticmethod
+    def end(entry: Entry) -> None:
+        from gpuctl.domain.findings import Verdict
+
+        if entry.answer is None:
+            return
+        findings.show(
+            [one for one in entry.answer.findings if one.verdict is not Verdict.OK], indent="   ", most=MOST_FINDINGS
+        )
+        click.echo(_printable(f"   {entry.answer.state}: {entry.answer.summary}"))
+
+    def consent(self, entry: Entry, act: Act) -> bool:
+        import sys
+
+        click.echo(_printable(f"   {act.text}"))
+        if entry.step in self.allowed:
+            return True
+        if not sys.stdin.isatty():
+            option = next(name for name, step in CONSENTS.items() if step == entry.step)
+            hint = f"`gpuctl incident resume {self.name} --consent {option}` goes on"
+            raise GpuctlError(f"{entry.step}", "it needs a consent, and there is no terminal", hint)
+        return click.confirm(f"   {entry.step}?", err=True)
+
+
+def _check_report(folder: Path | None) -> None:
+    files.check_folder(folder and folder / "name", WRITE)
+
+
+def _finish(incident: Incident, to: Path | None) -> NoReturn:
+    from gpuctl.incident import decide, record
+
+    click.echo(_printable(decide.closing_text(incident)))
+    _write(incident, to or record.folder())
+    raise click.exceptions.Exit(0 if decide.is_cured(incident) else PROBLEMS)
+
+
+def _write(incident: Incident, folder: Path) -> None:
+    """Write the post-mortem as Markdown and HTML."""
+    from gpuctl.incident import postmortem
+    from gpuctl.pages import markdown
+    from gpuctl.pages import page as pages
+
+    page = postmortem.page(incident)
+    for suffix, text in (("md", markdown.render(page)), ("html", pages.render(page))):
+        path = folder / f"{incident.name}.{suffix}"
+        files.write(path, text, WRITE)
+        click.echo(f"wrote {path}", err=True)
+
+
+def _printable(text: str) -> str:
+    from gpuctl.engine import printable
+
+    return "\n".join(map(printable, text.split("\n")))
