@@ -93,7 +93,7 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     why: str = ""
     consent: str = ""
-    ended_at: str = ""
+    finished: str = ""
     answer: Answer | None = None
 
 

@@ -43,7 +43,7 @@ def _timeline(incident: Incident) -> Table:
         (
             f"{one.number} {one.step}",
             one.began,
-            one.ended_at or "-",
+            one.finished or "-",
             _clean(one.command),
             _clean(f"{one.answer.state}: {one.answer.summary}") if one.answer else "interrupted",
             _numbers(one),

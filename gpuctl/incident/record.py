@@ -36,7 +36,7 @@ class _Entry(TypedDict):
     options: dict[str, Any]
     why: str
     consent: str
-    ended_at: str
+    finished: str
     answer: _Answer | None
 
 
@@ -117,7 +117,7 @@ def _entry_as_dict(entry: Entry) -> dict[str, Any]:
         "options": dict(entry.options),
         "why": entry.why,
         "consent": entry.consent,
-        "ended_at": entry.ended_at,
+        "finished": entry.finished,
         "answer": answer,
     }
 
@@ -150,6 +150,6 @@ def _entry(plain: _Entry) -> Entry:
         plain["options"],
         plain["why"],
         plain["consent"],
-        plain["ended_at"],
+        plain["finished"],
         answer,
     )

@@ -90,7 +90,7 @@ def _make(incident: Incident, entry: Entry, workflows: Workflows, watch: Watch) 
         entry, answer = _act(incident, entry, workflows, watch)
     else:
         answer = _read(incident, entry, workflows)
-    incident = incident.with_entry(replace(entry, answer=answer, ended_at=_now()))
+    incident = incident.with_entry(replace(entry, answer=answer, finished=_now()))
     watch.save(incident)
     return incident
 

@@ -7,7 +7,6 @@ the fabric of its node whole again as loading the driver does.
 from __future__ import annotations
 
 import json
-
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ from tests.integration.conftest import Hosts
 from tests.integration.nccl.cluster import FABRIC, Cluster
 from tests.integration.test_audit import furnish
 from tests.rig import Rig
-from tests.rig.command import Gpuctl, Said, reach
+from tests.rig.command import Gpuctl, reach
 
 MODPROBE = """#!/bin/sh
 # stands in for modprobe: what is loaded again works again
 echo "$*" >> /var/log/standin-modprobe
-[ "$1" = -r ] || sed -i "/^tcp $(hostname)$/d" /opt/fabric/standin-fabric
+[ "$1" = -r ] || sed -i "/^tcp $(hostname)$/d" /srv/standin-fabric
 """
 LOG = """2026-11-28 03:00:01 step 1200 loss 2.31
 h3:812:901 [0] NCCL WARN NET/OFI Request completed with error. Completed length: 0
@@ -36,11 +35,11 @@ def fleet(rig: Rig, hosts: Hosts, all_reduce_perf: Path, tmp_path: Path) -> Clus
     """Nodes with GPUs and EFA devices, whose network is one file that all share."""
     shared = tmp_path / "fabric"
     shared.mkdir()
-    cluster = Cluster(rig, hosts(NODES, machine="p5", binds=[(str(shared), "/opt/fabric")]), all_reduce_perf)
+    cluster = Cluster(rig, hosts(NODES, machine="p5", binds=[(str(shared), "/srv")]), all_reduce_perf)
     cluster.furnish()
     for host in cluster.hosts:
         (host.root / "etc/standin-fabric").unlink()
-        (host.root / "etc/standin-fabric").symlink_to("/opt/fabric/standin-fabric")
+        (host.root / "etc/standin-fabric").symlink_to("/srv/standin-fabric")
         furnish(host)
         host.write("/usr/local/sbin/modprobe", MODPROBE, mode=0o755)
         host.tree.put("/sys/module/efa/refcnt", "0\n")

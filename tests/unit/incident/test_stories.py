@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.paths import state_dir
 from gpuctl.domain.findings import fail, unknown
 from gpuctl.incident import decide, postmortem, record
 from gpuctl.incident.cause import cause, unknowns
@@ -18,8 +19,9 @@ from gpuctl.incident.remedies import remedy
 from gpuctl.pages import markdown
 from gpuctl.pages import page as pages
 from gpuctl.workflows.incident import flow
-from tests.unit.incident import stories
-from tests.unit.incident.stories import REQUEST, Killed, StandinWatch, StandinWorkflows
+from gpuctl.workflows.recorded_act import recorded
+from tests.rig import incident_stories as stories
+from tests.rig.incident_stories import REQUEST, Killed, StandinWatch, StandinWorkflows
 
 ALL = [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.TEST, Step.ISOLATE, Step.AUDIT]
 CURE = [Step.DRAIN, Step.REPAIR, Step.RETEST, Step.UNDRAIN, Step.RESUME]
@@ -158,12 +160,13 @@ def test_what_could_not_be_read_is_unknown_in_the_post_mortem() -> None:
 # ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["kill_after", "kill_before"])
+@pytest.mark.parametrize("moment", ["after", "before"])
 def test_killed_around_every_write_and_resumed_nothing_is_done_twice_and_nothing_lost(moment: str) -> None:
     whole, reference = StandinWatch(), StandinWorkflows(stories.EFA)
     end = handled(stories.EFA, reference, whole)
     for number in range(2, len(whole.saved) + 1):
-        workflows, watch = StandinWorkflows(stories.EFA), StandinWatch(**{moment: number})
+        after, before = (number, None) if moment == "after" else (None, number)
+        workflows, watch = StandinWorkflows(stories.EFA), StandinWatch(kill_after=after, kill_before=before)
         with pytest.raises(Killed):
             handled(stories.EFA, workflows, watch)
         left = plain(watch.saved[-1])
@@ -189,13 +192,12 @@ def test_killed_in_an_act_it_is_not_repeated_and_its_end_is_unknown(step: Step) 
 
 def plain(incident: Incident) -> Incident:
     """The incident as a later process reads it."""
-    record.write(incident)
-    return record.read(record.path_of(incident.name))
+    path = state_dir() / "incident.json"
+    path.write_text(json.dumps(record.as_dict(incident)))
+    return record.read(path)
 
 
 def test_an_act_is_recognised_by_its_run_record() -> None:
-    from gpuctl.workflows.recorded_act import recorded
-
     mark = ["incident", "i1", "step 8", "repair"]
     assert flow.outcome(mark) is None
     with pytest.raises(KeyboardInterrupt), recorded(mark, {"n3": {"act": "restart efa"}}):
@@ -216,7 +218,8 @@ def test_an_act_is_recognised_by_its_run_record() -> None:
 
 def test_the_record_is_read_back_as_it_was() -> None:
     end = handled(stories.EFA)
-    assert plain(end) == end
+    record.write(end)
+    assert record.read(record.path_of(end.name)) == end
     assert (record.path_of(end.name).stat().st_mode & 0o777) == 0o600
 
 
@@ -251,8 +254,8 @@ def test_the_post_mortem_has_commands_numbers_cause_and_actions_in_both_forms() 
 
 def test_secrets_of_a_log_are_not_in_the_post_mortem() -> None:
     first = stories.log("NCCL warning", "n3")
-    secret = "password=hunter2hunter2"
-    line = replace(first.findings[0], message=f"failed with {secret}")
-    end = handled({**stories.NOTHING, Step.LOG: replace(first, findings=(line,), summary=secret)})
+    line_of_log = "password=hunter2hunter2"
+    line = replace(first.findings[0], message=f"failed with {line_of_log}")
+    end = handled({**stories.NOTHING, Step.LOG: replace(first, findings=(line,), summary=line_of_log)})
     page = postmortem.page(end)
     assert "hunter2" not in markdown.render(page) + pages.render(page)
