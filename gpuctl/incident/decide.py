@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.incident.cause import (
     OF_STORAGE,
     OF_THE_PROGRAM,
@@ -70,9 +70,15 @@ def _must_isolate(incident: Incident) -> bool:
 
 
 def is_well(answer: Answer) -> bool:
-    """True if a measurement ran and nothing in it is FAIL or UNKNOWN."""
+    """True if a measurement ran, and nothing in it is FAIL, UNKNOWN, or not judged for want of a baseline."""
     bad = (Verdict.FAIL, Verdict.UNKNOWN)
-    return answer.state is State.DONE and bool(answer.findings) and all(f.verdict not in bad for f in answer.findings)
+    doubtful = [one for one in answer.findings if one.verdict in bad or _is_unjudged(one)]
+    return answer.state is State.DONE and bool(answer.findings) and not doubtful
+
+
+def _is_unjudged(finding: Finding) -> bool:
+    """True for the WARN that no baseline exists: an all_reduce may be slow without one."""
+    return finding.check == "baseline" and finding.verdict is not Verdict.OK
 
 
 def _audited(incident: Incident) -> list[str]:

@@ -37,8 +37,8 @@ def _lines(page: Page) -> Iterator[str]:
 def _findings(findings: list[Finding]) -> Iterator[str]:
     for one in findings:
         subject = f"{one.subject}: " if one.subject else ""
-        hint = f" Hint: {one.hint}" if one.hint else ""
-        yield f"- **{one.verdict}** {_text(one.check)}: {_text(subject + one.message)}{_text(hint)}"
+        hint = f"Hint: {one.hint}" if one.hint else ""
+        yield f"- **{one.verdict}** {_text(one.check)}: {_text(f'{subject}{one.message}. {hint}'.removesuffix('. '))}"
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown
+from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, warn
 from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State, Step
 from gpuctl.workflows.incident.flow import Act
@@ -32,11 +32,13 @@ def isolated(*names: str, transport: str = "", efa: bool = True) -> Answer:
     findings = [
         fail("isolate", name, "4 of 4 runs were slow, by 94 %", bad_runs=4, slower_percent=94.0) for name in names
     ]
-    findings += [fail("transport", transport, "it uses sockets")] if transport else []
+    findings += (
+        [fail("transport", transport, "socket fallback on n3 (6 of 6 ranks that reported)")] if transport else []
+    )
     return done(*findings, ok("isolate", "", "all others are healthy"), faults=faults, unresolved=[], efa=efa)
 
 
-NO_BASELINE = done(unknown("bandwidth", "", "no baseline"), nodes=NODES)
+NO_BASELINE = done(warn("baseline", "n1, n2, n3, n4", "not judged, no baseline"), nodes=NODES)
 WELL = done(ok("bandwidth", "", "well"), nodes=NODES)
 LOG_OF_NCCL = log("NCCL warning", "n3")
 READ = {

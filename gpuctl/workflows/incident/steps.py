@@ -27,13 +27,13 @@ from gpuctl.nccl import plan as nccl_plan
 from gpuctl.nccl import serialize
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate import flow as isolate_flow
 from gpuctl.nccl.isolate import record as isolate_record
 from gpuctl.nccl.isolate import serialize as isolate_serialize
 from gpuctl.nccl.isolate.flow import Watch
 from gpuctl.nccl.isolate.model import RING, Fleet, Policy
 from gpuctl.nccl.model import Launch, LaunchResult, Sweep
+from gpuctl.nccl.networks import word
 from gpuctl.nodes.acts.model import Consent
 from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_targets, nodes, nodes_drain
 from gpuctl.workflows import nodes_service as service
@@ -131,7 +131,7 @@ class Steps:
         if end is None:
             raise Interrupted
         details = isolate_serialize.conclusion_as_dict(fleet, runs, end)
-        return _judged(end.findings, {**details, "efa": fabric.of_efa(runs), "runs": str(path)})
+        return _judged(end.findings, {**details, "efa": _uses_efa(runs), "runs": str(path)})
 
     def _fleet(self, access: NodeAccess, sweep: Sweep) -> Fleet:
         fleet, request = nccl_isolate.fleet(access, None, "none", self.notify), self.request
@@ -331,6 +331,11 @@ def _judged(findings: Sequence[Finding], details: Mapping[str, Any]) -> Answer:
     shown = [one for one in worst if one.verdict is Verdict.FAIL][:3]
     text = "; ".join(f"{one.subject + ': ' if one.subject else ''}{one.message}" for one in shown)
     return Answer(State.DONE, f"{overall(worst)}: {text}".removesuffix(": "), tuple(worst), details)
+
+
+def _uses_efa(history: Sequence[LaunchResult]) -> bool:
+    """True if a rank printed that its network is EFA."""
+    return any(word(used) == "efa" for result in history for used in result.run.transports)
 
 
 def _ignore(_: HostResult) -> None:
