@@ -33,7 +33,7 @@ from gpuctl.nccl.isolate import serialize as isolate_serialize
 from gpuctl.nccl.isolate.flow import Watch
 from gpuctl.nccl.isolate.model import RING, Fleet, Policy
 from gpuctl.nccl.model import Launch, LaunchResult, Sweep
-from gpuctl.nccl.networks import word
+from gpuctl.nccl.networks import suits
 from gpuctl.nodes.acts.model import Consent
 from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_targets, nodes, nodes_drain
 from gpuctl.workflows import nodes_service as service
@@ -335,7 +335,7 @@ def _judged(findings: Sequence[Finding], details: Mapping[str, Any]) -> Answer:
 
 def _uses_efa(history: Sequence[LaunchResult]) -> bool:
     """True if a rank printed that its network is EFA."""
-    return any(word(used) == "efa" for result in history for used in result.run.transports)
+    return any(suits(used, "efa") for result in history for used in result.run.transports)
 
 
 def _ignore(_: HostResult) -> None:
