@@ -59,6 +59,19 @@ class Addition:
 
 
 @dataclass(frozen=True)
+class CdiSpec:
+    """A CDI specification of the host's GPUs. `drivers`: versions of libcuda in it; `gpus`: numbers of its devices.
+
+    `missing`: some of its files that the host does not have.
+    """
+
+    path: str
+    drivers: tuple[str, ...]
+    gpus: tuple[int, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class HostGpuFacts:
     """Facts that decide a host's stack. None: could not be read, never "nothing"; `unread` has the reasons.
 
@@ -72,6 +85,7 @@ class HostGpuFacts:
     infiniband_vpd: tuple[str, ...] | None  # texts of the adapters' vital product data
     efa_devices: tuple[str, ...] | None
     smi_gpus: int | None  # that nvidia-smi lists
+    cdi: tuple[CdiSpec, ...] | None
     kernel: str | None
     headers: bool | None  # of the running kernel
     secure_boot: bool | None

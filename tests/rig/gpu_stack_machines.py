@@ -21,6 +21,7 @@ BARE = HostGpuFacts(
     infiniband_vpd=(),
     efa_devices=(),
     smi_gpus=None,
+    cdi=(),
     kernel="6.8.0-1021-aws",
     headers=True,
     secure_boot=False,

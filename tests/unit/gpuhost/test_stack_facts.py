@@ -117,6 +117,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "installed_open": True,
         "foreign_modules": ["nouveau"],
         "smi_gpus": 1,
+        "cdi": [],
         "repositories": [
             {
                 "file": "/etc/apt/sources.list.d/m.list",
@@ -150,7 +151,7 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "pins", "busy", "additions", "unread"}
+    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread"}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 
@@ -229,3 +230,38 @@ def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
 def test_a_missing_program_is_named_once(root: Path) -> None:
     (root / "usr/bin/nvidia-smi").unlink()
     assert read(root)["unread"]["smi_gpus"] == "nvidia-smi: not on this host"
+
+
+CDI = """---
+cdiVersion: 0.7.0
+kind: nvidia.com/gpu
+devices:
+    - name: "0"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia0
+              hostPath: /dev/nvidia0
+    - name: "1"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia1
+containerEdits:
+    mounts:
+        - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+          containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+        - hostPath: /run/nvidia-persistenced/socket
+          containerPath: /run/nvidia-persistenced/socket
+"""
+
+
+def test_cdi_specifications_of_gpus_are_read_in_their_order_and_others_are_not(tmp_path: Path) -> None:
+    put(tmp_path, "/run/cdi/nvidia.yaml", CDI)
+    put(tmp_path, "/etc/cdi/old.json", json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}))
+    put(tmp_path, "/etc/cdi/nic.yaml", CDI.replace("nvidia.com/gpu", "example.com/nic"))
+    put(tmp_path, "/etc/cdi/management.yaml", CDI.replace("nvidia.com/gpu", "management.nvidia.com/gpu"))
+    put(tmp_path, "/dev/nvidia0", "")
+    put(tmp_path, "/run/nvidia-persistenced/socket", "")
+    old, new = read(tmp_path)["cdi"]
+    assert old == {"path": "/etc/cdi/old.json", "drivers": [], "gpus": [], "missing": []}
+    assert (new["path"], new["drivers"], new["gpus"]) == ("/run/cdi/nvidia.yaml", ["580.178.04"], [0, 1])
+    assert new["missing"] == ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"]

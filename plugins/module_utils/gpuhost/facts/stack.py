@@ -6,15 +6,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import model
 from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
-from . import additions, gpu_xml, package_lists, repositories
+from . import additions, cdi, gpu_xml, package_lists, repositories
 from . import busy as jobs
+
+if TYPE_CHECKING:
+    from .answer_types import StackCdi
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
@@ -336,6 +339,10 @@ def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
 
 
 # In this order: some need what others have read.
+def _cdi(host: Host, facts: Mapping[str, Any]) -> list[StackCdi]:
+    return cdi.read(host)
+
+
 READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "gpus": _gpus,
     "nvswitches": _nvswitches,
@@ -357,6 +364,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "installed_open": _installed_open,
     "foreign_modules": _foreign_modules,
     "smi_gpus": _smi_gpus,
+    "cdi": _cdi,
     "busy": _busy,
     "repositories": _repositories,
     "keys": _keys,
