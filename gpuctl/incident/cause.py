@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,12 +10,21 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.incident.model import Answer, Cause, Certainty, Incident, State, Step
 
 # Kinds of first failures (domain/job_log.py) that no test of the network can explain.
-OF_THE_PROGRAM = frozenset(
-    {"exception", "GPU memory full", "host memory full", "time limit", "cancelled", "first process that ended"}
-)
+OF_THE_PROGRAM = frozenset({"exception", "GPU memory full", "host memory full"})
 OF_STORAGE = frozenset({"disk full", "stale file system"})
-STORAGE_CHECKS = frozenset({"disks", "storage", "mounts"})
+OF_THE_SCHEDULER = frozenset({"time limit", "cancelled"})
+NODE_FAILURE = "DUE TO NODE FAILURE"  # Slurm's text; it does not name the node
+STORAGE_CHECKS = frozenset({"disks", "storage"})
+# Checks of the audit whose FAIL is a fault of hardware; others are about storage, services or configuration.
+HARDWARE_CHECKS = frozenset(
+    {
+        *("gpu-count", "gpu-memory", "sram", "temperature", "clocks", "nvlink", "pcie", "memory", "xid", "sxid"),
+        *("adapters", "counters"),
+    }
+)
+ECC_PENDING = re.compile(r"(?:^|: )ECC is \w+, \w+ after a reset")  # a setting, under the check gpu-memory
 NOT_OF_THE_NODE = frozenset({"in-use", "reachable"})
+NO_ANSWER = "reachable"
 NOT_FOUND = "not found: no step proves a cause"
 
 
@@ -30,8 +40,29 @@ def first_failure(incident: Incident) -> Mapping[str, Any]:
 
 
 def faults(answer: Answer | None) -> list[Mapping[str, Any]]:
-    """Faults that an isolation proves: kind, names and evidence of each."""
-    return list(answer.details.get("faults") or ()) if answer else []
+    """Faults that an isolation proves: kind, names and evidence of each.
+
+    A fault counts only if a FAIL of the isolation has it as its subject, and its nodes were in runs that started. A
+    node that stopped answering is no fault: why it did is unknown.
+    """
+    if answer is None or answer.state is not State.DONE:
+        return []
+    tested = set(answer.details.get("tested") or ())
+    accused = [one.subject for one in answer.findings if one.verdict is Verdict.FAIL and one.check == "isolate"]
+    return [
+        one
+        for one in answer.details.get("faults") or ()
+        if tested and not one.get("lost") and _is_accused(one, tested, accused)
+    ]
+
+
+def _is_accused(fault: Mapping[str, Any], tested: set[str], accused: list[str]) -> bool:
+    names = fault["names"]
+    if fault["kind"] in ("node", "link") and not tested.issuperset(names):
+        return False
+    if fault["kind"] == "node":
+        return names[0] in accused
+    return any(all(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", one) for name in names) for one in accused)
 
 
 def bad_nodes(incident: Incident) -> list[str]:
@@ -42,10 +73,10 @@ def bad_nodes(incident: Incident) -> list[str]:
 def silent_nodes(incident: Incident) -> list[str]:
     """Nodes that did not answer the preflight."""
     answer = incident.answer(Step.PREFLIGHT)
-    return [one.subject for one in answer.findings if one.check == "reachable" and one.subject] if answer else []
+    return [one.subject for one in answer.findings if one.check == NO_ANSWER and one.subject] if answer else []
 
 
-def unhealthy(incident: Incident) -> dict[str, list[Finding]]:
+def failures(incident: Incident) -> dict[str, list[Finding]]:
     """Node -> its FAILs in the audit, without those that only name its users."""
     answer = incident.answer(Step.AUDIT)
     nodes: dict[str, list[Finding]] = {}
@@ -53,6 +84,19 @@ def unhealthy(incident: Incident) -> dict[str, list[Finding]]:
         if one.verdict is Verdict.FAIL and one.subject and one.check not in NOT_OF_THE_NODE:
             nodes.setdefault(one.subject.partition(" ")[0], []).append(one)
     return nodes
+
+
+def unhealthy(incident: Incident, node: str) -> list[Finding]:
+    """FAILs of a node's hardware in the audit."""
+    rows = failures(incident).get(node, [])
+    return [one for one in rows if one.check in HARDWARE_CHECKS and not ECC_PENDING.search(one.message)]
+
+
+def also(incident: Incident) -> list[str]:
+    """FAILs of the audit that are no evidence of the cause, as "node: check: message"."""
+    evidence = set(cause(incident).evidence)
+    rows = [(node, one) for node, findings in failures(incident).items() for one in findings]
+    return [_shown(node, one) for node, one in rows if f"audit: {_shown(node, one)}" not in evidence]
 
 
 def unknowns(incident: Incident) -> Iterator[str]:
@@ -68,6 +112,17 @@ def unknowns(incident: Incident) -> Iterator[str]:
         for one in entry.answer.findings:
             if one.verdict is Verdict.UNKNOWN:
                 yield f"{entry.step}, {one.check}: {one.subject + ': ' if one.subject else ''}{one.message}"
+        if entry.step is Step.ISOLATE:
+            yield from _unproven(entry.answer)
+
+
+def _unproven(answer: Answer) -> Iterator[str]:
+    untested = sorted(set(answer.details.get("fleet") or ()) - set(answer.details.get("tested") or ()))
+    if untested:
+        yield f"{Step.ISOLATE}: no run shows anything about {', '.join(untested)}"
+    for one in answer.details.get("faults") or ():
+        if one.get("lost"):
+            yield f"{Step.ISOLATE}: {' and '.join(one['names'])} stopped answering, and why is not known"
 
 
 # ---- causes, the most certain first ----------------------------------------------------------------------------------
@@ -81,58 +136,58 @@ def _of_program(incident: Incident) -> Cause | None:
 
 
 def _of_storage(incident: Incident) -> Cause | None:
+    """Proven only if the audit of the log's node fails a check of its file systems."""
     first = first_failure(incident)
     if first.get("kind") not in OF_STORAGE:
         return None
-    rows = {node: [one for one in findings if one.check in STORAGE_CHECKS] for node, findings in _audited(incident)}
-    proof = [f"audit: {node}: {one.message}" for node, findings in rows.items() for one in findings]
+    node = first.get("node") or ""
+    rows = [one for one in failures(incident).get(node, []) if one.check in STORAGE_CHECKS] if node else []
+    proof = [f"audit: {_shown(node, one)}" for one in rows]
     certainty = Certainty.PROVEN if proof else Certainty.LIKELY
-    place = f" on {first['node']}" if first.get("node") else ""
+    place = f" on {node}" if node else ""
     return Cause(f"storage{place}: {first['kind']}: {first['text']}", certainty, (), ("log", *proof))
-
-
-def _audited(incident: Incident) -> list[tuple[str, list[Finding]]]:
-    return list(unhealthy(incident).items())
 
 
 def _of_isolation(incident: Incident) -> Cause | None:
     answer = incident.answer(Step.ISOLATE)
-    bad = bad_nodes(incident)
-    if answer is None or not faults(answer):
+    proven = faults(answer)
+    if answer is None or not proven:
         return None
+    bad = bad_nodes(incident)
     proof = [
         f"isolate: {one.subject}: {one.message}"
         for one in answer.findings
         if one.verdict is Verdict.FAIL and one.check == "isolate"
     ]
-    proof += [f"audit: {node}: {one.message}" for node in bad for one in unhealthy(incident).get(node, [])]
-    names = [f"{one['kind']} {' and '.join(one['names'])}" for one in faults(answer)]
+    proof += [f"audit: {_shown(node, one)}" for node in bad for one in unhealthy(incident, node)]
+    names = [f"{one['kind']} {' and '.join(one['names'])}" for one in proven]
     nodes = tuple(bad) if len(bad) == len(names) else ()
-    return Cause(f"the NCCL tests prove that {', '.join(names)} is bad", Certainty.PROVEN, nodes, tuple(proof))
+    verb = "is" if len(names) == 1 else "are"
+    return Cause(f"the NCCL tests prove that {', '.join(names)} {verb} bad", Certainty.PROVEN, nodes, tuple(proof))
 
 
 def _of_audit(incident: Incident) -> Cause | None:
-    nodes = unhealthy(incident)
+    """A fault of hardware on the node that the log names; on any other node it is no cause."""
     node = first_failure(incident).get("node") or ""
-    if node in nodes:
-        nodes = {node: nodes[node]}
-    if not nodes:
+    rows = unhealthy(incident, node) if node else []
+    if not rows:
         return None
-    proof = tuple(f"audit: {name}: {one.check}: {one.message}" for name, rows in nodes.items() for one in rows)
-    text = "; ".join(f"{name}: {rows[0].message}" for name, rows in nodes.items())
-    return Cause(f"the audit fails: {text}", Certainty.LIKELY, tuple(nodes), proof)
+    proof = ("log", *(f"audit: {_shown(node, one)}" for one in rows))
+    return Cause(f"the log names {node}, and its audit fails: {rows[0].message}", Certainty.LIKELY, (node,), proof)
 
 
-def _of_silence(incident: Incident) -> Cause | None:
-    nodes = silent_nodes(incident)
-    if not nodes:
+def _of_scheduler(incident: Incident) -> Cause | None:
+    first = first_failure(incident)
+    if first.get("kind") not in OF_THE_SCHEDULER or NODE_FAILURE in first.get("text", ""):
         return None
-    answer = incident.answer(Step.PREFLIGHT)
-    proof = tuple(f"preflight: {one.subject}: {one.message}" for one in answer.findings if one.check == "reachable") \
-        if answer else ()  # fmt: skip
-    return Cause(f"{', '.join(nodes)} does not answer", Certainty.LIKELY, tuple(nodes), proof)
+    text = f"the scheduler or a person ended the job: {first['kind']}, line {first['line']}: {first['text']}"
+    return Cause(text, Certainty.LIKELY, (), ("log",))
+
+
+def _shown(node: str, one: Finding) -> str:
+    return f"{node}: {one.check}: {one.message}"
 
 
 CAUSES: tuple[Callable[[Incident], Cause | None], ...] = (
-    _of_program, _of_storage, _of_isolation, _of_audit, _of_silence,
+    _of_program, _of_storage, _of_isolation, _of_audit, _of_scheduler,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""An incident as frozen values: the request, the steps with their answers, the cause and the remedy."""
+"""An incident as frozen values: the request, the steps with their answers, and the cause."""
 
 from __future__ import annotations
 
@@ -19,23 +19,12 @@ class Step(StrEnum):
     TEST = "NCCL test"
     ISOLATE = "isolate"
     AUDIT = "audit"
-    DRAIN = "drain"
-    REPAIR = "repair"
-    RETEST = "retest"
-    UNDRAIN = "undrain"
-    RESUME = "resume job"
-
-
-ACTS = frozenset({Step.DRAIN, Step.REPAIR, Step.UNDRAIN, Step.RESUME})
 
 
 class State(StrEnum):
-    """Result of a step. UNKNOWN: it may have been done; it is not repeated if it is an act."""
+    """Result of a step. UNKNOWN: it could not be made, or proves nothing."""
 
     DONE = "done"
-    FAILED = "failed"
-    REFUSED = "refused"
-    DECLINED = "declined"
     UNKNOWN = "unknown"
 
 
@@ -43,9 +32,8 @@ class State(StrEnum):
 class IncidentRequest:
     """Incident to handle. `title`: job or text of the alert. `log`: the job's log, "" for none.
 
-    `inventory`: None for this machine. `slurm`: the nodes are Slurm's, and `job`, if it is a number, is requeued.
-    `context`: of Kubernetes, for drains. `command`: argument list that resumes the job; empty for none. Sizes in bytes,
-    `timeout` in seconds for one launch.
+    `inventory`: None for this machine. `slurm`: the nodes are Slurm's, those of `job` if it is a number. Sizes in
+    bytes, `timeout` in seconds for one launch.
     """
 
     title: str
@@ -56,7 +44,6 @@ class IncidentRequest:
     nodes: str = ""
     slurm: bool = False
     partition: str = ""
-    context: str = ""
     search_path: tuple[str, ...] = ()
     ssh_args: str = ""
     as_root: bool = False
@@ -66,7 +53,6 @@ class IncidentRequest:
     timeout: float = 180.0
     instance: str | None = None
     network: str | None = None
-    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,18 +67,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Entry:
-    """A step in the record. `command`: the command that does the same. `consent`: "yes", "no" or "" before it.
+    """A step in the record. `command`: the command that does the same. `answer`: None until the step has ended.
 
-    `options`: of the step, plain values. `answer`: None until the step has ended. Times are UTC, ISO 8601.
+    Times are UTC, ISO 8601.
     """
 
     number: int
     step: Step
     command: str
     began: str
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     why: str = ""
-    consent: str = ""
     finished: str = ""
     answer: Answer | None = None
 
@@ -125,11 +109,10 @@ class Incident:
 
 @dataclass(frozen=True)
 class Planned:
-    """The next step. `options`: plain values; `why`: the reason for it, for people."""
+    """The next step. `why`: the reason for it, for people."""
 
     step: Step
     command: str
-    options: Mapping[str, Any]
     why: str
 
 

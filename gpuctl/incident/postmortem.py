@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.incident import decide
-from gpuctl.incident.cause import cause, unknowns
-from gpuctl.incident.model import ACTS, Certainty, Entry, Incident, State
+from gpuctl.incident.cause import also, cause, unknowns
+from gpuctl.incident.model import Certainty, Entry, Incident
 from gpuctl.incident.remedies import remedy
 from gpuctl.pages.page import Page, Section, Table
 
-TIMELINE = ("step", "began", "ended", "command", "result", "numbers", "consent")
+TIMELINE = ("step", "began", "ended", "command", "result", "numbers")
 MOST_NUMBERS = 12  # of a step in the timeline; the findings have all
 
 
@@ -24,7 +24,7 @@ def page(incident: Incident) -> Page:
         title,
         f"Begun {incident.at} by {incident.actor}, {end}.",
         [
-            Section("Summary", [_clean(decide.closing_text(incident))]),
+            Section("Summary", list(map(_clean, decide.closing_text(incident).split("\n")))),
             Section("Timeline", tables=[_timeline(incident)]),
             Section("Cause", _cause(incident)),
             *_evidence(incident),
@@ -47,7 +47,6 @@ def _timeline(incident: Incident) -> Table:
             _clean(one.command),
             _clean(f"{one.answer.state}: {one.answer.summary}") if one.answer else "interrupted",
             _numbers(one),
-            one.consent or "-",
         )
         for one in incident.entries
     ]
@@ -68,7 +67,9 @@ def _numbers(entry: Entry) -> str:
 
 def _cause(incident: Incident) -> list[str]:
     one = cause(incident)
-    return list(map(_clean, [f"{one.certainty}: {one.text}", *(f"Evidence: {proof}" for proof in one.evidence)]))
+    evidence = [f"Evidence: {proof}" for proof in one.evidence]
+    text = one.text if one.certainty is Certainty.UNKNOWN else f"{one.certainty}: {one.text}"
+    return list(map(_clean, [text, *evidence, *(f"The audit also shows {more}" for more in also(incident))]))
 
 
 def _evidence(incident: Incident) -> Iterator[Section]:
@@ -83,21 +84,14 @@ def _clean_finding(one: Finding) -> Finding:
 
 
 def _actions(incident: Incident) -> Iterator[str]:
-    """Acts with their ends, and what is left to do."""
-    chosen = remedy(incident)
-    for entry in incident.entries:
-        if entry.step in ACTS and entry.answer:
-            yield f"{entry.step}: {entry.answer.state}: {entry.answer.summary}"
-    result = cause(incident)
+    """The remedy to be run by hand; nothing was done."""
+    chosen, result = remedy(incident), cause(incident)
+    yield "gpuctl changed nothing."
     if result.certainty is Certainty.UNKNOWN:
         yield "No remedy: no cause was proven. If the job fails again, start a new incident with its log."
     elif chosen is None:
         suspects = f" Suspects: {', '.join(result.nodes)}." if result.nodes else ""
         yield f"No remedy of the catalogue fits; the hints of the findings are what is left.{suspects}"
-    elif not decide.is_cured(incident):
+    else:
+        yield decide.proposal(chosen)
         yield f"{chosen.node} is not proven to be cured: examine it before it takes work again."
-    drained = [one for one in incident.entries if one.step == "drain" and one.answer and one.answer.state is State.DONE]
-    if drained and not any(
-        one.step == "undrain" and one.answer and one.answer.state is State.DONE for one in incident.entries
-    ):
-        yield f"{drained[-1].options['node']} stays drained; after its repair: `gpuctl nodes undrain`."

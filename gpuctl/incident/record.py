@@ -33,9 +33,7 @@ class _Entry(TypedDict):
     step: str
     command: str
     began: str
-    options: dict[str, Any]
     why: str
-    consent: str
     finished: str
     answer: _Answer | None
 
@@ -114,9 +112,7 @@ def _entry_as_dict(entry: Entry) -> dict[str, Any]:
         "step": str(entry.step),
         "command": entry.command,
         "began": entry.began,
-        "options": dict(entry.options),
         "why": entry.why,
-        "consent": entry.consent,
         "finished": entry.finished,
         "answer": answer,
     }
@@ -147,9 +143,7 @@ def _entry(plain: _Entry) -> Entry:
         Step(plain["step"]),
         plain["command"],
         plain["began"],
-        plain["options"],
         plain["why"],
-        plain["consent"],
         plain["finished"],
         answer,
     )

@@ -9,12 +9,9 @@ from typing import Any
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, warn
 from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State, Step
-from gpuctl.workflows.incident.flow import Act
 
 NODES = ["n1", "n2", "n3", "n4"]
-REQUEST = IncidentRequest(
-    "GPU utilization dropped to 30 %", log="/jobs/12.log", inventory="/inv.yml", command=("sbatch", "train.sh")
-)
+REQUEST = IncidentRequest("GPU utilization dropped to 30 %", log="/jobs/12.log", inventory="/inv.yml")
 
 
 def log(kind: str, node: str = "", rank: int | None = None) -> Answer:
@@ -28,14 +25,15 @@ def done(*findings: Finding, **details: Any) -> Answer:
 
 def isolated(*names: str, transport: str = "", efa: bool = True) -> Answer:
     """Isolation that accuses these nodes."""
-    faults = [{"kind": "node", "names": [name], "evidence": []} for name in names]
+    faults = [{"kind": "node", "names": [name], "lost": False, "evidence": []} for name in names]
     findings = [
         fail("isolate", name, "4 of 4 runs were slow, by 94 %", bad_runs=4, slower_percent=94.0) for name in names
     ]
     findings += (
         [fail("transport", transport, "socket fallback on n3 (6 of 6 ranks that reported)")] if transport else []
     )
-    return done(*findings, ok("isolate", "", "all others are healthy"), faults=faults, unresolved=[], efa=efa)
+    findings += [ok("isolate", "", "all others are healthy")]
+    return done(*findings, faults=faults, unresolved=[], efa=efa, tested=NODES, fleet=NODES)
 
 
 NO_BASELINE = done(warn("baseline", "n1, n2, n3, n4", "not judged, no baseline"), nodes=NODES)
@@ -49,12 +47,11 @@ READ = {
     Step.ISOLATE: isolated(),
     Step.AUDIT: done(ok("gpu-memory", "", "fine")),
 }
-EFA = {**READ, Step.ISOLATE: isolated("n3", transport="n3"), Step.RETEST: isolated()}
+EFA = {**READ, Step.ISOLATE: isolated("n3", transport="n3")}
 DEAD_GPU = {
     **READ,
     Step.LOG: log("uncorrectable memory error", "n2", 9),
     Step.AUDIT: done(Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 3: a row remap is pending", hint=RESET)),
-    Step.RETEST: done(ok("gpu-memory", "", "fine")),
 }
 STRAGGLER = {
     **READ,
@@ -77,46 +74,26 @@ class Killed(BaseException):
 
 @dataclass
 class StandinWorkflows:
-    """Gives recorded answers; acts are counted, and recorded before and after they are made, as the real ones are."""
+    """Gives recorded answers, and counts the steps; an error in place of an answer is raised once."""
 
     answers: Mapping[Step, Answer]
-    refused: frozenset[Step] = frozenset()
-    fails: frozenset[Step] = frozenset()
-    acts: list[str] = field(default_factory=list)
-    outcomes: dict[tuple[str, ...], Answer] = field(default_factory=dict)
-    kill_in: Step | None = None
+    made: list[str] = field(default_factory=list)
+    errors: dict[Step, Exception] = field(default_factory=dict)
 
     def read(self, _incident: Incident, entry: Entry) -> Answer:
+        self.made.append(str(entry.step))
+        if error := self.errors.pop(entry.step, None):
+            raise error
         return self.answers[entry.step]
-
-    def prepare(self, _incident: Incident, entry: Entry) -> Act:
-        refusals = ("GPU 3: job 7 works there",) if entry.step in self.refused else ()
-
-        def carry_out(mark: list[str]) -> Answer:
-            self.acts.append(str(entry.step))
-            self.outcomes[tuple(mark)] = Answer(State.UNKNOWN, "unfinished")
-            if entry.step is self.kill_in:
-                self.kill_in = None
-                raise Killed
-            state = State.FAILED if entry.step in self.fails else State.DONE
-            self.outcomes[tuple(mark)] = Answer(state, f"made {entry.step}")
-            return self.outcomes[tuple(mark)]
-
-        return Act(f"make {entry.step}", refusals, carry_out)
-
-    def outcome(self, mark: list[str]) -> Answer | None:
-        return self.outcomes.get(tuple(mark))
 
 
 @dataclass
 class StandinWatch:
-    """Consents to everything but `declines`; raises `Killed` after, or before, the write of this number (from 1)."""
+    """Raises `Killed` after, or before, the write of this number (from 1)."""
 
-    declines: frozenset[Step] = frozenset()
     kill_after: int | None = None
     kill_before: int | None = None
     saved: list[Incident] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
 
     def save(self, incident: Incident) -> None:
         if len(self.saved) + 1 == self.kill_before:
@@ -130,7 +107,3 @@ class StandinWatch:
 
     def end(self, entry: Entry) -> None:
         pass
-
-    def consent(self, entry: Entry, act: Act) -> bool:
-        self.asked.append(str(entry.step))
-        return entry.step not in self.declines

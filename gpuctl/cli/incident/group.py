@@ -11,7 +11,7 @@ from gpuctl.cli.shared.click_groups import Group
 
 @click.group("incident", cls=Group)
 def incident() -> None:
-    """Find out what a failed job failed of, and bring it back: from the alert to the post-mortem."""
+    """Find out what a failed job failed of: from the alert to the post-mortem."""
 
 
 for command in (read, handle.start, handle.resume, handle.replay, handle.list_):

@@ -1,8 +1,7 @@
-"""incident start, resume, replay and list: from the alert to the resumed job and the post-mortem."""
+"""incident start, resume, replay and list: from the alert to the cause and the post-mortem."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -10,25 +9,17 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from gpuctl.cli.nccl import baselines, sweep_options, target_options
-from gpuctl.cli.shared import completion, files, findings, options, output
+from gpuctl.cli.shared import files, findings, options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.exit_codes import INTERRUPTED, PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.incident.model import Entry, Incident, IncidentRequest
-    from gpuctl.workflows.incident.flow import Act
 
 WRITE = "write the post-mortem"
-CONSENTS = {"drain": "drain", "repair": "repair", "undrain": "undrain", "resume-job": "resume job"}
 MOST_FINDINGS = 3  # of one check that are printed after a step; the post-mortem has all
 
-consent = click.option(
-    "--consent",
-    type=click.Choice(list(CONSENTS)),
-    multiple=True,
-    help="Consent to this act in advance; repeatable. Others are asked about on the terminal.",
-)
 report = click.option(
     "--report",
     metavar="DIR",
@@ -42,14 +33,12 @@ class StartRequest:
     """Incident to start: see `IncidentRequest`. `plan`: show the steps, and make none."""
 
     title: str
-    command: tuple[str, ...]
     log: str
     inventory: str | None
     limit: str
     nodes: str
     slurm: bool
     partition: str
-    context: str
     search_path: tuple[str, ...]
     ssh_args: str
     as_root: bool
@@ -59,7 +48,6 @@ class StartRequest:
     timeout: float
     instance: str | None
     network: str | None
-    consent: tuple[str, ...]
     report: Path | None
     plan: bool
 
@@ -68,20 +56,12 @@ class StartRequest:
 @options.as_request(
     StartRequest,
     click.argument("title", metavar="JOB|ALERT-TEXT", callback=options.not_empty),
-    click.argument("command", nargs=-1, metavar="[-- COMMAND ARG...]", type=click.UNPROCESSED),
     click.option("--log", metavar="FILE", default="", callback=options.not_empty, help="Log of the job."),
     options.inventory,
     options.limit,
     click.option("--nodes", metavar="NAME,...", default="", callback=options.not_empty, help="Only these nodes."),
-    click.option("--slurm", is_flag=True, help="Nodes of this machine's Slurm cluster; a JOB number is requeued."),
+    click.option("--slurm", is_flag=True, help="Nodes of this machine's Slurm cluster; of a JOB number, its nodes."),
     click.option("--partition", metavar="NAME", default="", help="With --slurm: nodes of this partition."),
-    click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        shell_complete=completion.contexts,
-        help="Kubernetes context in which nodes are drained.  [default: Slurm drains]",
-    ),
     target_options.search_path,
     target_options.ssh_args,
     click.option("--as-root", is_flag=True, help="Let mpirun run as root, if that is the login user."),
@@ -104,16 +84,15 @@ class StartRequest:
     ),
     click.option("--instance", metavar="NAME", help="Machine type, for its network and baseline: p5.48xlarge."),
     click.option("--network", metavar="NAME", type=sweep_options.Network(), help="Network that NCCL should use."),
-    consent,
     report,
     click.option("--plan", is_flag=True, help="Show the steps that may be made, and make none."),
 )
 def start(request: StartRequest) -> None:
-    """Handle an incident: log, nodes, preflight, NCCL test, isolation, audit, remedy, retest, job, post-mortem.
+    """Find the cause of an incident: log, nodes, preflight, NCCL test, isolation, audit, post-mortem.
 
-    Every step is one of gpuctl's other commands. Nothing is changed without consent; drains, restarts and resets follow
-    the rules of `gpuctl nodes`. COMMAND after -- resumes the job; with --slurm a job number is requeued without it.
-    Exit code 0 if the measurement that failed passes again, 1 if not, 3 if it waits for a consent.
+    Every step is one of gpuctl's other commands. Nothing is repaired, drained or restarted: the remedy is proposed as a
+    command to run by hand. NCCL tests start only on nodes that are known to be idle. Exit code 0 if a cause is named, 1
+    if not, 3 if no node answers.
     """
     from gpuctl.workflows.incident import flow, steps
 
@@ -123,7 +102,7 @@ def start(request: StartRequest) -> None:
         _show_plan(checked)
         return
     _check_report(request.report)
-    _handle(flow.new(checked), request.consent, request.report)
+    _handle(flow.new(checked), request.report)
 
 
 def _incident_request(request: StartRequest) -> IncidentRequest:
@@ -141,7 +120,6 @@ def _incident_request(request: StartRequest) -> IncidentRequest:
         nodes=request.nodes,
         slurm=request.slurm,
         partition=request.partition,
-        context=request.context,
         search_path=request.search_path,
         ssh_args=request.ssh_args,
         as_root=request.as_root,
@@ -151,7 +129,6 @@ def _incident_request(request: StartRequest) -> IncidentRequest:
         timeout=request.timeout,
         instance=request.instance,
         network=request.network,
-        command=request.command,
     )
 
 
@@ -174,18 +151,13 @@ class ResumeRequest:
     """Incident to go on with."""
 
     name: str
-    consent: tuple[str, ...]
     report: Path | None
 
 
 @click.command()
-@options.as_request(ResumeRequest, click.argument("name", metavar="INCIDENT"), consent, report)
+@options.as_request(ResumeRequest, click.argument("name", metavar="INCIDENT"), report)
 def resume(request: ResumeRequest) -> None:
-    """Go on with an incident that was interrupted or waits for a consent.
-
-    Steps with a result are not repeated. An act that had begun is not repeated either: its record decides, and
-    without one that is complete its end is UNKNOWN.
-    """
+    """Go on with an incident that was interrupted. Steps with a result are not repeated."""
     from gpuctl.incident import record
 
     _check_report(request.report)
@@ -193,7 +165,7 @@ def resume(request: ResumeRequest) -> None:
     if incident.closed:
         click.echo(f"the incident was closed at {incident.closed}", err=True)
         _finish(incident, request.report)
-    _handle(incident, request.consent, request.report)
+    _handle(incident, request.report)
 
 
 @click.command()
@@ -226,27 +198,32 @@ def list_() -> None:
 
     rows = []
     for name in reversed(record.names()):
-        one = record.read(record.path_of(name))
-        rows.append(
-            (name, "closed" if one.closed else "open", one.request.title, cause(one).certainty, cause(one).text)
-        )
+        try:
+            one = record.read(record.path_of(name))
+        except InvalidInput as error:
+            rows.append((name, "damaged", "-", "unknown", error.wrong))
+            continue
+        state = "closed" if one.closed else "open"
+        rows.append((name, state, _printable(one.request.title), cause(one).certainty, _printable(cause(one).text)))
     output.table(("INCIDENT", "STATE", "TITLE", "CAUSE IS", "CAUSE"), rows)
 
 
 # ---- handle ----------------------------------------------------------------------------------------------------------
 
 
-def _handle(incident: Incident, consents: Sequence[str], to: Path | None) -> NoReturn:
+def _handle(incident: Incident, to: Path | None) -> NoReturn:
     from gpuctl.incident import record
     from gpuctl.workflows.incident import flow, steps
 
     click.echo(f"incident {incident.name}: {_printable(incident.request.title)}", err=True)
-    allowed = {CONSENTS[name] for name in consents}
     try:
         with record.locked(incident.name):
             if incident.name in record.names():  # another process may have gone on with it since it was read
                 incident = record.read(record.path_of(incident.name))
-            closed = flow.go_on(incident, steps.Steps(incident.request, target_options.notify), _Screen(allowed))
+            closed = flow.go_on(incident, steps.Steps(incident.request, target_options.notify), _Screen())
+    except flow.NoAnswer as error:
+        hint = f"{error.hint}; `gpuctl incident resume {incident.name}` repeats the step"
+        raise GpuctlError(error.doing, error.wrong, hint) from error
     except (steps.Interrupted, KeyboardInterrupt, click.Abort):
         click.echo(f"interrupted; `gpuctl incident resume {incident.name}` goes on", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -254,16 +231,12 @@ def _handle(incident: Incident, consents: Sequence[str], to: Path | None) -> NoR
 
 
 class _Screen:
-    """Prints steps and findings, asks for consent, and saves the record."""
+    """Prints steps and findings, and saves the record."""
 
-    def __init__(self, allowed: set[str]) -> None:
-        self.allowed = allowed
-        self.name = ""
-
-    def save(self, incident: Incident) -> None:
+    @staticmethod
+    def save(incident: Incident) -> None:
         from gpuctl.incident import record
 
-        self.name = incident.name
         record.write(incident)
 
     @staticmethod
@@ -282,18 +255,6 @@ class _Screen:
         )
         click.echo(_printable(f"   {entry.answer.state}: {entry.answer.summary}"))
 
-    def consent(self, entry: Entry, act: Act) -> bool:
-        import sys
-
-        click.echo(_printable(f"   {act.text}"))
-        if entry.step in self.allowed:
-            return True
-        if not sys.stdin.isatty():
-            option = next(name for name, step in CONSENTS.items() if step == entry.step)
-            hint = f"`gpuctl incident resume {self.name} --consent {option}` goes on"
-            raise GpuctlError(f"{entry.step}", "it needs a consent, and there is no terminal", hint)
-        return click.confirm(f"   {entry.step}?", err=True)
-
 
 def _check_report(folder: Path | None) -> None:
     files.check_folder(folder and folder / "name", WRITE)
@@ -304,7 +265,7 @@ def _finish(incident: Incident, to: Path | None) -> NoReturn:
 
     click.echo(_printable(decide.closing_text(incident)))
     _write(incident, to or record.folder())
-    raise click.exceptions.Exit(0 if decide.is_cured(incident) else PROBLEMS)
+    raise click.exceptions.Exit(0 if decide.is_explained(incident) else PROBLEMS)
 
 
 def _write(incident: Incident, folder: Path) -> None:

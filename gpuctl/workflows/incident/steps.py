@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,20 +11,20 @@ from typing import Any
 
 from gpuctl.audit import knowledge
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.redact import removed
 from gpuctl.core.signals import ctrl_c
 from gpuctl.core.text import plural
-from gpuctl.core.text_files import open_text
+from gpuctl.core.text_files import bounded_lines, open_text
 from gpuctl.domain import job_log
 from gpuctl.domain.findings import Finding, Verdict, overall, worst_first
 from gpuctl.edges import slurm
-from gpuctl.edges.processes import Processes
 from gpuctl.hosts import plan as host_plan
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.incident import record
+from gpuctl.incident import decide, record
+from gpuctl.incident.cause import NO_ANSWER
 from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State, Step
 from gpuctl.nccl import flow as nccl_flow
 from gpuctl.nccl import plan as nccl_plan
-from gpuctl.nccl import serialize
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate import flow as isolate_flow
@@ -32,20 +32,18 @@ from gpuctl.nccl.isolate import record as isolate_record
 from gpuctl.nccl.isolate import serialize as isolate_serialize
 from gpuctl.nccl.isolate.flow import Watch
 from gpuctl.nccl.isolate.model import RING, Fleet, Policy
-from gpuctl.nccl.model import Launch, LaunchResult, Sweep
+from gpuctl.nccl.isolate.observations import observe
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.networks import suits
-from gpuctl.nodes.acts.model import Consent
-from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_targets, nodes, nodes_drain
-from gpuctl.workflows import nodes_service as service
-from gpuctl.workflows.incident import flow
-from gpuctl.workflows.incident.flow import Act
+from gpuctl.nccl.runners.slurm.runner import SlurmRunner
+from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_preflight, nccl_targets, nodes
+from gpuctl.workflows.incident.flow import NoAnswer
+from gpuctl.workflows.nccl_targets.hosts import named
 from gpuctl.workflows.nccl_targets.model import HostOptions, NodeAccess, Notify, SlurmOptions, TargetRequest
-from gpuctl.workflows.recorded_act import recorded
 
-ACT_S = 60.0
-COMMAND_S = 600.0  # for a command that resumes a job: it submits, and does not train
+LIMIT_S = 60.0  # for one node
+DOING = "start an incident"
 LOG_HINT = "give a file of the job's output"
-JOB = "job"
 TOGETHER = True  # the nodes run one test, and must reach each other
 
 
@@ -60,11 +58,8 @@ class Steps:
         self.request = request
         self.notify = notify
 
-    # ---- readings ----------------------------------------------------------------------------------------------------
-
     def read(self, incident: Incident, entry: Entry) -> Answer:
-        """Make a step that changes nothing."""
-        step = Step(entry.options["of"]) if entry.step is Step.RETEST else entry.step
+        """Make a step; `NoAnswer` if not a single node answers, so that it is made again later."""
         readers: Mapping[Step, Callable[[Incident, Entry], Answer]] = {
             Step.LOG: self._log,
             Step.NODES: self._nodes,
@@ -73,22 +68,29 @@ class Steps:
             Step.ISOLATE: self._isolate,
             Step.AUDIT: self._audit,
         }
-        return readers[step](incident, entry)
+        return readers[entry.step](incident, entry)
 
     def _log(self, incident: Incident, _: Entry) -> Answer:
-        with open_text(Path(incident.request.log), LOG_HINT) as stream:
-            log = job_log.read(stream)
+        with open_text(_checked_log(Path(incident.request.log)), LOG_HINT) as stream:
+            log = job_log.read(bounded_lines(stream))
         first = log.first
         # A lost peer is a consequence: the rank that it lost printed nothing, so that no node is named.
         details = (
-            {"kind": first.kind, "line": first.line, "text": first.text, "rank": first.rank, "node": first.node}
+            {
+                "kind": first.kind,
+                "line": first.line,
+                "text": removed(first.text)[0],
+                "rank": first.rank,
+                "node": first.node,
+            }
             if first and not first.is_consequence
             else None
         )
         return _judged(job_log.judge(log), {"first": details, "lines": log.lines})
 
     def _nodes(self, _incident: Incident, _: Entry) -> Answer:
-        fleet = nodes.ask(self.hosts, 64, ACT_S, _ignore)
+        fleet = nodes.ask(self.hosts, 64, LIMIT_S, _ignore)
+        _need_an_answer([host.name for host in self.hosts], fleet.unasked)
         rows = nodes.use([fleet], recorded=False, notify=self.notify)
         used = {row.name: [str(user.who) for user in row.users if not user.daemon] for row in rows}
         lost = [Finding("reachable", name, Verdict.UNKNOWN, reason) for name, reason in fleet.unasked.items()]
@@ -97,41 +99,95 @@ class Steps:
         return Answer(State.DONE, text, tuple(lost), {"nodes": [row.name for row in rows], "users": used})
 
     def _preflight(self, _incident: Incident, _: Entry) -> Answer:
+        return _judged(self._before(), {})
+
+    def _before(self) -> list[Finding]:
+        """Findings of the checks before a test; on Slurm those of the use, as srun needs neither ssh nor mpirun."""
         access = self.access
-        if access.before is None:
-            return Answer(State.DONE, "Slurm places the test on idle nodes", (), {})
-        return _judged(access.before(not TOGETHER), {})
+        if access.before is not None:
+            findings = access.before(not TOGETHER)
+        else:
+            hosts = [host for host in self.hosts if host.name in access.nodes]
+            checks = (decide.IDLE, NO_ANSWER)
+            findings = [one for one in nccl_preflight.before(hosts, alone=True) if one.check in checks]
+        _need_an_answer(access.nodes, {one.subject: one.message for one in findings if one.check == NO_ANSWER})
+        return findings
+
+    def _not_idle(self) -> Answer | None:
+        """The answer of a test that must not start, by a check that is made now; None if all nodes are idle."""
+        findings = self._before()
+        doubtful = [one for one in findings if one.check in (decide.IDLE, NO_ANSWER) and one.verdict in decide.BAD]
+        if not doubtful and decide.is_idle(tuple(findings)):
+            return None
+        first = f"{doubtful[0].subject}: {doubtful[0].message}" if doubtful else "the use of the nodes was not judged"
+        return Answer(State.UNKNOWN, f"not started, as the nodes are not known to be idle: {first}", tuple(doubtful))
 
     def _test(self, incident: Incident, _: Entry) -> Answer:
+        if (refused := self._not_idle()) is not None:
+            return refused
         request, access = incident.request, self.access
         sweep = nccl_plan.with_env(self.sweep, access.env)
         rounds = nccl_flow.planned("quick", access.nodes, sweep)
-        with ctrl_c() as broken_off:
+        with ctrl_c() as broken_off, self._released():
             results = nccl_flow.run(access.runner, rounds, self._progress, broken_off)
             if broken_off():
                 raise Interrupted
         about = RunContext(request.instance, network=request.network)
         findings = nccl_flow.findings("quick", results, about, load.book(), access.racks)
-        launches = [serialize.launch_as_dict(end) for end in results]
-        return _judged(findings, {"nodes": list(access.nodes), "launches": launches})
+        answer = _judged(findings, {"nodes": list(access.nodes)})
+        if any(end.run.outcome is Outcome.COMPLETE and end.run.rows for end in results):
+            return answer
+        self._before()  # raises if the network is lost
+        return replace(
+            answer, state=State.UNKNOWN, summary=f"no run was complete, which proves nothing; {answer.summary}"
+        )
 
     def _isolate(self, incident: Incident, entry: Entry) -> Answer:
         """Isolation; its runs are in a file beside the record, so that an interrupted one goes on with them."""
+        if (refused := self._not_idle()) is not None:
+            return refused
         access = self.access
         path = record.folder() / f"{incident.name}.step-{entry.number}.runs"
         policy = Policy(sweep=replace(nccl_plan.with_env(self.sweep, access.env), env={**RING.env, **access.env}))
-        if path.exists():
-            before = isolate_record.read(path)
+        before = isolate_record.read(path) if path.exists() else None
+        if before and set(before.fleet.nodes) == set(access.nodes):  # others were not checked to be idle
             fleet, history = before.fleet, before.history
         else:
             fleet, history = self._fleet(access, policy.sweep), ()
-        with ctrl_c() as broken_off:
+        with ctrl_c() as broken_off, self._released():
             watch = _Isolation(path, fleet, self._progress, broken_off)
             runs, end = isolate_flow.isolate(fleet, access.runner, policy, watch, history)
         if end is None:
             raise Interrupted
+        tested = sorted({node for run in observe(fleet, runs).runs if not run.start_failure for node in run.nodes})
+        if end.faults or not tested:
+            self._need_network(path)
         details = isolate_serialize.conclusion_as_dict(fleet, runs, end)
-        return _judged(end.findings, {**details, "efa": _uses_efa(runs), "runs": str(path)})
+        about = {"tested": tested, "fleet": list(fleet.nodes), "efa": _uses_efa(runs), "runs": str(path)}
+        answer = _judged(end.findings, {**details, **about})
+        if tested:
+            return answer
+        return replace(answer, state=State.UNKNOWN, summary=f"no run started, which proves nothing; {answer.summary}")
+
+    def _need_network(self, path: Path) -> None:
+        """Raise if no node answers any more: the runs of a lost network are no evidence, and are removed."""
+        try:
+            self._before()
+        except NoAnswer:
+            path.unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _released(self) -> Iterator[None]:
+        """Give the nodes of a test back to Slurm after it; `NoAnswer` in place of an error of a lost network."""
+        try:
+            yield
+        except GpuctlError:
+            self._before()
+            raise
+        finally:
+            if isinstance(self.access.runner, SlurmRunner):
+                self.access.runner.close()
 
     def _fleet(self, access: NodeAccess, sweep: Sweep) -> Fleet:
         fleet, request = nccl_isolate.fleet(access, None, "none", self.notify), self.request
@@ -143,76 +199,10 @@ class Steps:
         network = request.network or (system.network if system else None)
         return replace(fleet, network=network, expected_gbs=row.expect if row else None)
 
-    def _audit(self, _incident: Incident, entry: Entry) -> Answer:
-        names = set(entry.options.get("nodes") or ())
-        hosts = [host for host in self.hosts if not names or host.name in names]
-        if missing := names - {host.name for host in hosts}:
-            return Answer(State.UNKNOWN, f"{', '.join(sorted(missing))}: not among the hosts that can be audited")
-        fleet = audit.ask(hosts, audit.AuditOptions(), _ignore)
-        return _judged(audit_rules.judge(fleet, knowledge.catalogue()), {"nodes": [host.name for host in hosts]})
-
-    # ---- acts --------------------------------------------------------------------------------------------------------
-
-    def prepare(self, _incident: Incident, entry: Entry) -> Act:
-        """Read what an act is about, and what is against it."""
-        preparers: Mapping[Step, Callable[[Entry], Act]] = {
-            Step.DRAIN: lambda one: self._drain(one, undo=False),
-            Step.UNDRAIN: lambda one: self._drain(one, undo=True),
-            Step.REPAIR: self._repair,
-            Step.RESUME: self._resume,
-        }
-        return preparers[entry.step](entry)
-
-    @staticmethod
-    def outcome(mark: list[str]) -> Answer | None:
-        """Outcome of an interrupted act by its record in the run history."""
-        return flow.outcome(mark)
-
-    def _drain(self, entry: Entry, *, undo: bool) -> Act:
-        name = entry.options["node"]
-        reason = "taken back" if undo else entry.options["reason"]
-        scheduler = nodes_drain.Nodes([self.host(name)], self.request.context, ACT_S)
-        drains = scheduler.read({name: reason}, undo=undo)
-        text = f"{'let it take work again' if undo else 'drain it'}: {name}"
-        wrong = tuple(f"{one.state}: {one.text}" for one in drains if one.state not in ("due", "done"))
-        if all(one.state == "done" for one in drains):
-            why = f"it was already so: {drains[0].text}".removesuffix(": ")
-            return Act(text, (), lambda _: Answer(State.DONE, why))
-
-        def carry_out(mark: list[str]) -> Answer:
-            results, run = nodes_drain.carry_out(scheduler, drains, mark, undo=undo)
-            states = {"done": State.DONE, "unknown": State.UNKNOWN}
-            return Answer(states.get(results[0].state, State.FAILED), f"{name}: {results[0].text} (run {run})")
-
-        return Act(text, wrong, carry_out)
-
-    def _repair(self, entry: Entry) -> Act:
-        options = entry.options
-        consent, host = Consent(reason=options["reason"]), self.host(options["node"])
-        deed = (
-            service.reset(host, options["gpu"], ACT_S)
-            if options["act"] == "reset"
-            else service.restart(host, options["service"], self.request.context, consent, ACT_S)
-        )
-
-        def carry_out(mark: list[str]) -> Answer:
-            done, run = service.carry_out(deed, mark, consent)
-            states = {"done": State.DONE, "unknown": State.UNKNOWN, "failed": State.FAILED}
-            return Answer(states.get(done.state, State.REFUSED), f"{done.state}: {done.text} (run {run})")
-
-        return Act(f"{host.name}: {deed.what}; {deed.disturbs}", deed.against, carry_out)
-
-    def _resume(self, entry: Entry) -> Act:
-        argv = list(entry.options["command"]) or ["scontrol", "requeue", entry.options["job"]]
-
-        def carry_out(mark: list[str]) -> Answer:
-            with recorded(mark, {JOB: {"act": "resume job", "argv": [argv[0]]}}) as entry_:
-                done = _run(argv)
-                entry_.exit_code = 0 if done.state is State.DONE else 3
-                entry_.update(JOB, status=str(done.state), text=done.summary)
-            return done
-
-        return Act(f"run {argv[0]} with {plural(len(argv) - 1, 'argument')} to resume the job", (), carry_out)
+    def _audit(self, _incident: Incident, _: Entry) -> Answer:
+        fleet = audit.ask(self.hosts, audit.AuditOptions(), _ignore)
+        _need_an_answer([host.name for host in self.hosts], fleet.unasked)
+        return _judged(audit_rules.judge(fleet, knowledge.catalogue()), {"nodes": [host.name for host in self.hosts]})
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -223,17 +213,8 @@ class Steps:
         if request.slurm:
             return list(audit_slurm.select(request.partition, request.nodes, None).hosts)
         every = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
-        names = {name.strip() for name in request.nodes.split(",") if name.strip()}
-        return [host for host in every if not names or host.name in names]
-
-    def host(self, name: str) -> Target:
-        """The host of a node; `InvalidInput` if none has its name, or only Ansible can reach it."""
-        host = next((one for one in self.hosts if one.name == name), None)
-        if host is None:
-            raise InvalidInput(f"act on {name}", "no host of the incident has this name")
-        if host.needs_ansible:
-            raise InvalidInput(f"act on {name}", f"only Ansible can reach it: {host.needs_ansible}")
-        return host
+        by_name = {host.name: host for host in every}
+        return [by_name[name] for name in named(request.nodes, by_name)]
 
     @cached_property
     def access(self) -> NodeAccess:
@@ -290,18 +271,26 @@ def check(request: IncidentRequest) -> IncidentRequest:
     `InvalidInput` before anything is recorded or done.
     """
     if request.log:
-        path = Path(request.log).absolute()
-        with open_text(path, LOG_HINT):
-            pass
-        request = replace(request, log=str(path))
+        request = replace(request, log=str(_checked_log(Path(request.log).absolute())))
     if request.slurm:
-        return _with_job(request)
-    if request.context and request.inventory is None:
-        hint = "add --inventory NAME with the nodes of the cluster"
-        raise InvalidInput("start an incident", "--context alone reaches no node for tests and audits", hint)
+        if request.inventory is not None or request.limit:
+            raise InvalidInput(DOING, "--slurm takes no --inventory and no --limit", "use --nodes or --partition")
+        request = _with_job(request)
+        audit_slurm.select(request.partition, request.nodes, None)
+        return request
+    if request.partition:
+        raise InvalidInput(DOING, "--partition needs --slurm", "add --slurm, or leave it out")
     source = host_plan.find_inventory(request.inventory)
-    host_plan.targets(source, request.limit)
+    named(request.nodes, [host.name for host in host_plan.targets(source, request.limit)])
     return replace(request, inventory=None if request.inventory is None else str(Path(source).absolute()))
+
+
+def _checked_log(path: Path) -> Path:
+    """The path; `InvalidInput` if it is no regular text file: a pipe or device may never end, or be read only once."""
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"read {path}", "it is no regular file", LOG_HINT)
+    with open_text(path, LOG_HINT):
+        return path
 
 
 def _with_job(request: IncidentRequest) -> IncidentRequest:
@@ -315,15 +304,11 @@ def _with_job(request: IncidentRequest) -> IncidentRequest:
     return replace(request, nodes=",".join(slurm.expand(job.nodes)))
 
 
-def _run(argv: Sequence[str]) -> Answer:
-    """Run the command that resumes a job; what it prints is not kept, as it may contain secrets."""
-    try:
-        done = Processes(descendants=True).run(argv, b"", COMMAND_S, dict(os.environ))
-    except OSError as error:
-        return Answer(State.FAILED, f"{argv[0]}: {error.strerror or error}")
-    if done.code is None:
-        return Answer(State.UNKNOWN, f"{argv[0]} gave no answer within {COMMAND_S:g} s")
-    return Answer(State.FAILED if done.code else State.DONE, f"{argv[0]}: exit code {done.code}")
+def _need_an_answer(names: Sequence[str], unasked: Mapping[str, str]) -> None:
+    """Raise `NoAnswer` if no node of these answered."""
+    if names and set(names) <= set(unasked):
+        wrong = f"no node answered: {names[0]}: {unasked[names[0]]}"
+        raise NoAnswer("make the step", wrong, "check the network of this machine")
 
 
 def _judged(findings: Sequence[Finding], details: Mapping[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""gpuctl incident start, resume, replay and list: consents, exit codes and files, by recorded answers of workflows."""
+"""gpuctl incident start, resume, replay and list: exit codes and files, by recorded answers of workflows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.incident.group import incident
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.workflows.incident import steps
+from gpuctl.incident.model import Step
+from gpuctl.workflows.incident import flow, steps
 from tests.rig import incident_stories as stories
 from tests.rig.incident_stories import StandinWorkflows
 
 ALERT = "GPU utilization dropped to 30 %"
-ALL = [word for name in ("drain", "repair", "undrain", "resume-job") for word in ("--consent", name)]
 
 
 @pytest.fixture(autouse=True)
@@ -35,46 +35,70 @@ def records(folder: Path) -> list[Path]:
     return sorted((folder / "incidents").glob("*.json"))
 
 
-def test_without_a_terminal_it_waits_for_each_consent_and_goes_on_with_it(
+def test_it_ends_with_the_cause_and_a_proposal_and_a_closed_one_is_not_repeated(
     tmp_path: Path, workflows: StandinWorkflows
 ) -> None:
-    result = run("start", ALERT, "--log", "job.log", "--", "sbatch", "--nodes=4", "train.sh")
-    assert isinstance(result.exception, GpuctlError)
-    assert (result.exception.exit_code, workflows.acts) == (3, [])
+    result = run("start", ALERT, "--log", "job.log")
+    assert result.exit_code == 0
+    assert "cause proven: the NCCL tests prove that node n3 is bad" in result.output
+    assert "gpuctl nodes restart n3 efa" in result.output
+    assert "nothing was changed" in result.output
     [path] = records(tmp_path)
-    assert f"`gpuctl incident resume {path.stem} --consent drain` goes on" in result.exception.hint
-    result = run("resume", path.stem, *ALL)
-    assert (result.exit_code, workflows.acts) == (0, ["drain", "repair", "undrain", "resume job"])
-    assert json.loads(path.read_text())["request"]["command"] == ["sbatch", "--nodes=4", "train.sh"]
+    made = list(workflows.made)
     assert run("resume", path.stem).exit_code == 0
-    assert workflows.acts == ["drain", "repair", "undrain", "resume job"]
+    assert workflows.made == made
 
 
-def test_the_post_mortem_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+def test_without_an_answer_the_command_that_goes_on_is_named(tmp_path: Path, workflows: StandinWorkflows) -> None:
+    workflows.errors[Step.PREFLIGHT] = flow.NoAnswer("make the step", "no node answered")
+    result = run("start", ALERT)
+    [path] = records(tmp_path)
+    assert isinstance(result.exception, GpuctlError)
+    assert result.exception.exit_code == 3
+    assert f"`gpuctl incident resume {path.stem}`" in result.exception.hint
+    assert run("resume", path.stem).exit_code == 0
+
+
+def test_the_post_mortem_is_written_to_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()
-    assert run("start", ALERT, "--report", folder, *ALL).exit_code == 0
+    assert run("start", ALERT, "--report", folder).exit_code == 0
     assert sorted(path.suffix for path in folder.iterdir()) == [".html", ".md"]
-    result = run("start", ALERT, "--report", tmp_path / "none", *ALL)
+    result = run("start", ALERT, "--report", tmp_path / "none")
     assert isinstance(result.exception, InvalidInput)
     assert len(records(tmp_path)) == 1
 
 
 def test_an_incident_without_a_proven_cause_ends_with_1(tmp_path: Path, workflows: StandinWorkflows) -> None:
     workflows.answers = stories.NOTHING
-    result = run("start", ALERT, *ALL)
-    assert (result.exit_code, workflows.acts) == (1, [])
-    assert "cause not found" in result.output
+    result = run("start", ALERT)
+    assert result.exit_code == 1
+    assert "not found: no step proves a cause" in result.output
     [path] = records(tmp_path)
     assert "not found" in run("list").output
     assert "not found" in run("replay", path).output
     assert json.loads(run("replay", path, "-o", "json").output)["name"] == path.stem
 
 
+def test_a_damaged_record_does_not_hide_the_others(tmp_path: Path) -> None:
+    run("start", ALERT)
+    (tmp_path / "incidents" / "20000101-000000-1.json").write_text("{")
+    result = run("list")
+    assert result.exit_code == 0
+    assert "damaged" in result.output
+    assert "proven" in result.output
+
+
 def test_a_plan_makes_no_step_and_no_record(tmp_path: Path) -> None:
     result = run("start", ALERT, "--plan")
     assert result.exit_code == 0
-    assert "gpuctl nccl isolate -b 512M -e 4G" in result.output
+    assert "gpuctl nccl isolate --rails none -b 512M -e 4G" in result.output
+    assert records(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [("--consent", "drain"), ("--context", "c"), ("--", "sbatch")])
+def test_there_is_no_option_that_acts(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert run("start", ALERT, *words).exit_code == 2
     assert records(tmp_path) == []
 
 
