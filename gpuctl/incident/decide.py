@@ -140,7 +140,7 @@ def is_explained(incident: Incident) -> bool:
 
 
 def closing_text(incident: Incident) -> str:
-    """How the incident ends: the cause, what the audit also shows, and the proposal."""
+    """Sentences for the end of an incident: the cause, what the audit also shows, and the proposal."""
     result, chosen, more = cause(incident), remedy(incident), also(incident)
     lines = [f"cause {result.certainty}: {result.text}" if result.nodes or is_explained(incident) else result.text]
     lines += [f"the audit also shows {one}" for one in more[:MOST_ALSO]]

@@ -200,11 +200,15 @@ def list_() -> None:
     for name in reversed(record.names()):
         try:
             one = record.read(record.path_of(name))
+            result = cause(one)
         except InvalidInput as error:
-            rows.append((name, "damaged", "-", "unknown", error.wrong))
+            rows.append((name, "damaged", "-", "unknown", _printable(error.wrong)))
+            continue
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # details of a step
+            rows.append((name, "damaged", "-", "unknown", f"a step has other details: {type(error).__name__}"))
             continue
         state = "closed" if one.closed else "open"
-        rows.append((name, state, _printable(one.request.title), cause(one).certainty, _printable(cause(one).text)))
+        rows.append((name, state, _printable(one.request.title), result.certainty, _printable(result.text)))
     output.table(("INCIDENT", "STATE", "TITLE", "CAUSE IS", "CAUSE"), rows)
 
 

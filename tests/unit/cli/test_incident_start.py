@@ -82,10 +82,14 @@ def test_an_incident_without_a_proven_cause_ends_with_1(tmp_path: Path, workflow
 
 def test_a_damaged_record_does_not_hide_the_others(tmp_path: Path) -> None:
     run("start", ALERT)
+    [path] = records(tmp_path)
+    plain = json.loads(path.read_text())
+    plain["entries"][3]["answer"]["details"]["faults"] = [{"kind": 3}]
     (tmp_path / "incidents" / "20000101-000000-1.json").write_text("{")
+    (tmp_path / "incidents" / "20000101-000000-2.json").write_text(json.dumps(plain))
     result = run("list")
     assert result.exit_code == 0
-    assert "damaged" in result.output
+    assert result.output.count("damaged") == 2
     assert "proven" in result.output
 
 
