@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.model import Change, DryRun, Field, ObjectState, is_ours, is_terminating
-from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import storage
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.quantity import amount
 
 SIZE = "spec.resources.requests.storage"
 AT_ONCE = 8

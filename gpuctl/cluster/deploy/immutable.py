@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.cluster.deploy.model import Field, ObjectState
-from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Object
 from gpuctl.cluster.manifests import FIXED
+from gpuctl.domain.quantity import amount
 
 TEMPLATES = "volumeClaimTemplates"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.checks.nodes import away, name_of, requested
-from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Object
+from gpuctl.domain.quantity import amount
 
 GPU = "nvidia.com/gpu"
 # Labels of NVIDIA's GPU feature discovery (NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery).

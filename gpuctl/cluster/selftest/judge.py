@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.interface_names import absent
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.judge import read, together
@@ -14,6 +13,7 @@ from gpuctl.core.sizes import size
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.gpu_health import HealthIssue
 from gpuctl.domain.gpu_health import issues as health_issues
+from gpuctl.domain.quantity import amount
 
 IPC_LOCK = 1 << 14  # linux/capability.h: no limit applies to its holder
 MAX_ISSUES = 4  # reported per pod

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.deploy.model import is_ours
-from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import placement
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.quantity import amount, at_least
 
 MOST_NAMED = 4
 SELECTOR = "nodes.selector"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests import pods, storage
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.quantity import amount, at_least
 
 # Our pods have no deadline, and their requests equal their limits: the first scopes include them, the others do not.
 FINISHED = ("Succeeded", "Failed")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.checks.nodes import away, name_of, of_adapters, of_gpus
-from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready
+from gpuctl.domain.quantity import amount
 
 PRESENT = "nvidia.com/gpu.present"  # a label of NVIDIA's feature discovery
 PLUGIN = "its device plugin does not run, or considers them unhealthy: `kubectl get pods -A -o wide | grep plugin`"

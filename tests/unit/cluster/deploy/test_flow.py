@@ -13,11 +13,11 @@ import pytest
 from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.cluster.deploy.module_main import difference
-from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.quantity import amount, at_least
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from tests.rig.cluster.files import ROCE
 from tests.rig.cluster.snapshots import env_of
