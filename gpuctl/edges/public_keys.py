@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
+from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.edges.processes import Processes
@@ -29,20 +31,38 @@ def of_agent() -> tuple[str, str]:
     return (done.out.decode(errors="replace"), "") if done.code == 0 else ("", gist(done.err))
 
 
+class _OverTls(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to TLS alone: what a plain connection answers is not authenticated."""
+
+    def redirect_request(  # noqa: PLR0913, PLR0917 - as urllib's
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        if not newurl.lower().startswith("https://"):
+            raise ValueError("it redirects to an address without TLS")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def of_github(user: str, server: str = GITHUB) -> str:
     """Public keys of a user (a valid name), one a line, over TLS; `InvalidInput` if GitHub does not know it."""
     doing = f"read the public keys of the GitHub user {user}"
     request = urllib.request.Request(f"{server}/{user}.keys", headers={"User-Agent": "gpuctl"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310 - the scheme is ours
+        with urllib.request.build_opener(_OverTls).open(request, timeout=LIMIT_S) as answer:
             content: bytes = answer.read(MOST + 1)
+            unread = answer.length or 0  # `read` of a size raises nothing if the connection ends early
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise InvalidInput(doing, "GitHub has no such user", "check the name") from error
         raise Unreachable(doing, f"GitHub answers with HTTP status {error.code}", "try again, or use --key") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         why = str(getattr(error, "reason", None) or error)
-        raise Unreachable(doing, f"GitHub does not answer: {why}", "check the network, or use --key FILE") from error
+        raise Unreachable(
+            doing,
+            f"GitHub does not answer as it should: {why or type(error).__name__}",
+            "check the network, or use --key FILE",
+        ) from error
     if len(content) > MOST:
         raise GpuctlError(doing, "the answer is too long for keys", "use --key FILE")
+    if unread:
+        raise Unreachable(doing, f"GitHub's answer is cut off: {unread} bytes are missing", "try again")
     return content.decode(errors="replace")

@@ -54,8 +54,15 @@ class Server(http.server.BaseHTTPRequestHandler):
     """Answers as GitHub does for NAME.keys."""
 
     def do_GET(self) -> None:
-        status = {"/me.keys": 200, "/busy.keys": 429}.get(self.path, 404)
+        status = {"/me.keys": 200, "/busy.keys": 429, "/moved.keys": 302, "/cut.keys": 200}.get(self.path, 404)
+        if self.path == "/odd.keys":
+            self.wfile.write(b"no HTTP\r\n")
+            return
         self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/me.keys")
+        if self.path == "/cut.keys":
+            self.send_header("Content-Length", "1000")
         self.end_headers()
         self.wfile.write(b"ssh-ed25519 AAAA\n")
 
@@ -77,8 +84,21 @@ def test_keys_of_github_are_read_and_errors_are_named(github: str) -> None:
         public_keys.of_github("nobody", github)
     with pytest.raises(Unreachable, match="HTTP status 429"):
         public_keys.of_github("busy", github)
-    with pytest.raises(Unreachable, match="GitHub does not answer"):
+    with pytest.raises(Unreachable, match=r"GitHub does not answer as it should: .*refused"):
         public_keys.of_github("me", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        ("moved", "redirects to an address without TLS"),
+        ("cut", "is cut off: 983 bytes are missing"),
+        ("odd", "as it should: no HTTP"),
+    ],
+)
+def test_an_answer_that_is_no_list_of_keys_is_an_error(user: str, message: str, github: str) -> None:
+    with pytest.raises(Unreachable, match=message):
+        public_keys.of_github(user, github)
 
 
 def test_a_kubeconfig_is_json_without_a_secret() -> None:
