@@ -17,7 +17,9 @@ TORCH = """
 import json
 try:
     import torch
-except ImportError:
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise  # torch exists, and does not import
     print("no torch")
     raise SystemExit(0)
 result = {"version": torch.__version__, "cuda": torch.version.cuda, "count": torch.cuda.device_count(), "wrong": {}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,21 @@ def test_torch(expected: int | None, code: int | None, output: str, verdict: Ver
     findings = list(judge_torch("gpu", expected, code, output))
     assert overall(findings) is verdict
     assert any(message in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("torch", "message"),
+    [
+        ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12: cannot open"),
+        ("import a_module_that_does_not_exist", "No module named 'a_module_that_does_not_exist'"),
+    ],
+)
+def test_a_torch_that_does_not_import_fails_with_its_text(torch: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    done = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True, check=False, cwd=tmp_path)
+    (finding,) = judge_torch("gpu", 1, done.returncode, f"{done.stdout}\n{done.stderr}")
+    assert finding.verdict is Verdict.FAIL
+    assert message in finding.message
 
 
 def test_the_program_says_that_there_is_no_torch() -> None:
