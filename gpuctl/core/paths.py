@@ -46,14 +46,14 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file as a whole or not at all; private by default."""
+def write_atomically(path: Path, text: str | bytes, mode: int = 0o600) -> None:
+    """Replace a file as a whole or not at all; private by default. Bytes stay as they are."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "w") as stream:
+        with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)
-            stream.write(text)
+            stream.write(text.encode() if isinstance(text, str) else text)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import config_dir, private, write_atomically
@@ -22,13 +23,18 @@ TOKEN_MINUTES = 14  # EKS accepts one for 15
 
 @dataclass(frozen=True)
 class Place:
-    """A pod's place. `cluster`: its name for people and ssh. `context` with `files`: how Kubernetes is reached."""
+    """A pod's place. `cluster`: its name for people and ssh. `context` with `files`: how Kubernetes is reached.
+
+    `account` and `region`: those of AWS; "" where a context of the kubeconfig leads to the cluster.
+    """
 
     cluster: str
     pod: str
     context: str
     namespace: str
     files: Sequence[Path]
+    account: str = ""
+    region: str = ""
 
     def connect(self) -> Cluster:
         return kube.connect(self.context, self.namespace, self.files)
@@ -55,11 +61,13 @@ def place(request: AccessRequest) -> Place:
         cluster = kube.connect(request.context, request.namespace, files)
         return Place(request.cluster, request.pod, request.context, cluster.namespace, files)
     aws = Aws(request.region, request.aws_profile)
-    path = _write_kubeconfig(aws, request.cluster)
-    return Place(request.cluster, request.pod, request.cluster, request.namespace or "default", [path])
+    account, path = _write_kubeconfig(aws, request.cluster)
+    namespace = request.namespace or "default"
+    return Place(request.cluster, request.pod, request.cluster, namespace, [path], account, aws.region)
 
 
-def _write_kubeconfig(aws: Aws, name: str) -> Path:
+def _write_kubeconfig(aws: Aws, name: str) -> tuple[str, Path]:
+    """The account of a cluster, and a kubeconfig of ours for it: one for each account, profile and region."""
     doing = f"reach the cluster {name}"
     answers: list[Any] = aws.read(Request(doing, "eks", "DescribeCluster", "", {"name": name}), lambda answer: answer)
     state = converted(answers, lambda rows: str(rows[0]["cluster"].get("status")), doing)
@@ -70,9 +78,13 @@ def _write_kubeconfig(aws: Aws, name: str) -> Path:
     text = converted(answers, lambda rows: kubeconfig.kubeconfig(name, rows[0]["cluster"], login), doing)
     if isinstance(text, GpuctlError):
         raise text
-    path = private(config_dir() / "eks") / f"{aws.region}.{name}.kubeconfig"
+    account = converted(answers, lambda rows: str(rows[0]["cluster"]["arn"]).split(":")[4], doing)
+    if isinstance(account, GpuctlError):
+        raise account
+    parts = [account, *([quote(aws.profile, safe="")] if aws.profile else []), aws.region, name]
+    path = private((config_dir() / "eks").absolute()) / f"{'.'.join(parts)}.kubeconfig"
     write_atomically(path, text)
-    return path
+    return account, path
 
 
 def program() -> list[str]:

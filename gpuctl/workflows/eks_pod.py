@@ -25,7 +25,7 @@ from gpuctl.edges.kube.pod_exec import Command, NotStarted
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import gpu_test, model, objects, public_keys, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.eks.gpu_pod.public_keys import PublicKey
+from gpuctl.eks.gpu_pod.public_keys import Authorized, PublicKey
 from gpuctl.workflows.eks_access import Place
 
 Object = dict[str, Any]
@@ -35,6 +35,7 @@ LOOK_S, GONE_S, ANSWER_S = 1.0, 120.0, 20.0
 SYNC_S = 180.0  # kubelets refresh mounted Secrets within two minutes, and sooner when the pod changes
 TEST_S = 180.0  # importing torch from a cold disk takes a minute
 ATTEMPTS = 5
+NO_REHEARSAL = "does not support dry run"  # a webhook with side effects (Kubernetes, dryRun)
 ADD_KEYS = "add a key to the ssh agent, or use --key FILE or --github USER"
 LOGS = "`kubectl logs` and `kubectl describe pod` show more"
 
@@ -100,37 +101,121 @@ class PodRequest:
 
 
 def ensure(cluster: Cluster, place: Place, request: PodRequest, progress: Progress) -> Object:
-    """Make the pod, or take the one that exists; add the keys. Each step can be repeated."""
+    """Make the pod, or take the one that exists; add the keys. Each step can be repeated.
+
+    All that can be refused is refused before the first write. The values of the pod are written to the Secret of keys
+    before an existing one is deleted: a repeated command reads them there.
+    """
     doing = f"make the pod {place.pod}"
     model.check_options(request.options)
-    existing = pod_of(cluster, place)
-    form = model.read_form(existing["metadata"].get("annotations") or {}) if existing else None
-    keep = existing is not None and not request.replace and not _has_ended(existing)
+    existing = _pod(cluster, place)
+    parts = _parts(cluster, place)
+    form = _form(existing, parts.keys)
+    keep = existing is not None and not request.replace and not _has_ended(existing) and not _is_ending(existing)
     if keep:
         _check_same(place, request.options, form)
-    _check_workspace(cluster, place, request.options)
     desired = form if keep and form else model.form_of(request.options, form, doing)
-    authorized = _add_keys(cluster, place, request.keys)
+    if parts.claim is None:
+        _check_class(cluster, desired.storage_class)
+    else:
+        _check_workspace(parts.claim, request.options)
+    if not keep:
+        _rehearse(cluster, place, desired, parts, _Running(existing, form))
+    authorized = _add_keys(cluster, place, request.keys, desired, progress)
     if existing is not None and keep:
         _await_keys(cluster, place, existing, authorized, progress)
         return existing
     if existing is not None:
-        progress(f"deleting the pod {place.pod}; its workspace stays")
-        cluster.delete(existing)
+        if not _is_ending(existing):
+            progress(f"deleting the pod {place.pod}; its workspace stays")
+            cluster.delete(existing)
         _await_end(cluster, place, existing)
     return _make(cluster, place, desired)
 
 
 def pod_of(cluster: Cluster, place: Place) -> Object | None:
     """The pod; None if it does not exist, or ends already. `InvalidInput` if gpuctl did not make it."""
-    pod = cluster.get(cluster.kind("v1", "Pod"), place.pod)
-    if pod is not None and (pod["metadata"].get("labels") or {}).get(model.POD_LABEL) != place.pod:
-        hint = "choose another name with --pod"
-        raise InvalidInput(f"use the pod {place.pod}", f"{cluster.namespace} has one that gpuctl did not make", hint)
-    if pod is not None and "deletionTimestamp" in pod["metadata"]:
+    pod = _pod(cluster, place)
+    if pod is not None and _is_ending(pod):
         _await_end(cluster, place, pod)
         return None
     return pod
+
+
+def _pod(cluster: Cluster, place: Place) -> Object | None:
+    """The pod, also while it ends."""
+    return _ours(cluster, place, "Pod", place.pod)
+
+
+def _ours(cluster: Cluster, place: Place, kind: str, name: str) -> Object | None:
+    """An object by name, None if it does not exist; `InvalidInput` if gpuctl did not make it for this pod."""
+    item = cluster.get(cluster.kind("v1", kind), name)
+    if item is not None and (item["metadata"].get("labels") or {}).get(model.POD_LABEL) != place.pod:
+        wrong = f"{cluster.namespace} has a {kind} {name} that gpuctl did not make for this pod"
+        raise InvalidInput(f"use the pod {place.pod}", wrong, "choose another name with --pod")
+    return item
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Objects of the pod that exist already and outlive it."""
+
+    keys: Object | None
+    claim: Object | None
+
+
+def _parts(cluster: Cluster, place: Place) -> _Parts:
+    keys = _keys_secret(cluster, place)
+    claim = _ours(cluster, place, "PersistentVolumeClaim", model.workspace_name(place.pod))
+    _ours(cluster, place, "ConfigMap", model.start_name(place.pod))
+    return _Parts(keys, claim)
+
+
+def _form(pod: Object | None, keys: Object | None) -> Form | None:
+    """Values to make the pod from: those of a pod that stays; else those that a command wrote before a delete."""
+    of_pod, written = (
+        model.read_form((item or {}).get("metadata", {}).get("annotations") or {}) for item in (pod, keys)
+    )
+    return (written or of_pod) if pod is None or _is_ending(pod) else of_pod
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The pod that is replaced, if there is one, and its form."""
+
+    pod: Object | None
+    form: Form | None
+
+
+def _rehearse(cluster: Cluster, place: Place, form: Form, parts: _Parts, before: _Running) -> None:
+    """Have the cluster check the new pod and its claim under a temporary name, so that a refusal changes nothing."""
+    name = f"{place.pod}-{secrets.token_hex(4)}"
+    drafts = [objects.pod(name, form, f"{name}-host", "none")]
+    drafts += [] if parts.claim else [objects.workspace(name, form)]
+    for draft in drafts:
+        query = (("fieldManager", "gpuctl"), ("dryRun", "All"))
+        path = cluster.path_of(cluster.kind_of(draft))
+        doing = f"make the {'pod' if draft['kind'] == 'Pod' else 'workspace of the pod'} {place.pod}"
+        try:
+            cluster.ask(Request(doing, "POST", path, query, draft))
+        except GpuctlError as error:
+            if _is_passable(error, form, before):
+                continue
+            if before.pod is None or _is_ending(before.pod) or isinstance(error, Unreachable):
+                raise
+            stays = "the pod stays as it is"
+            if NO_REHEARSAL in error.wrong or " quota " in error.wrong:  # it may be taken once the old pod is gone
+                stays += f"; if it may end: `kubectl delete pod {place.pod}`, then run the command again"
+            raise type(error)(doing, error.wrong, f"{error.hint}; {stays}" if error.hint else stays) from error
+
+
+def _is_passable(error: GpuctlError, form: Form, before: _Running) -> bool:
+    """True for a refusal of the rehearsal alone."""
+    if before.pod is None:
+        return NO_REHEARSAL in error.wrong
+    # The quota counts the old pod, too, which the new one does not exceed.
+    fits = before.form is not None and not model.demands_more(form, before.form)
+    return isinstance(error, Forbidden) and " quota " in error.wrong and fits
 
 
 def running(cluster: Cluster, place: Place, doing: str) -> Object:
@@ -154,12 +239,19 @@ def _check_same(place: Place, options: Options, form: Form | None) -> None:
         raise InvalidInput(doing, f"it exists with other values ({'; '.join(different)})", hint)
 
 
-def _check_workspace(cluster: Cluster, place: Place, options: Options) -> None:
-    """`InvalidInput` for options that an existing workspace does not have: it is never changed."""
-    name = model.workspace_name(place.pod)
-    claim = cluster.get(cluster.kind("v1", "PersistentVolumeClaim"), name)
-    if claim is None:
+def _check_class(cluster: Cluster, name: str) -> None:
+    """`InvalidInput` if the cluster has no such storage class; without the right to read it, nothing is known."""
+    if not name:
         return
+    with contextlib.suppress(Forbidden):
+        if cluster.get(cluster.kind("storage.k8s.io/v1", "StorageClass"), name) is None:
+            hint = "`kubectl get storageclass` lists them"
+            raise InvalidInput(f"use the storage class {name}", "the cluster does not have it", hint)
+
+
+def _check_workspace(claim: Object, options: Options) -> None:
+    """`InvalidInput` for options that an existing workspace does not have: it is never changed."""
+    name = claim["metadata"]["name"]
     spec = claim["spec"]
     now = {"workspace": spec["resources"]["requests"].get("storage"), "storage_class": spec.get("storageClassName")}
     different = [
@@ -177,6 +269,10 @@ def _check_workspace(cluster: Cluster, place: Place, options: Options) -> None:
 def _has_ended(pod: Object) -> bool:
     """True for a pod that will not run again, such as an evicted one."""
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def _is_ending(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _await_end(cluster: Cluster, place: Place, pod: Object) -> None:
@@ -199,7 +295,7 @@ def _make(cluster: Cluster, place: Place, form: Form) -> Object:
         cluster.apply(objects.workspace(place.pod, form))
     cluster.apply(objects.start(place.pod, form))
     private, public = pair()
-    secret = objects.host(place.pod, secrets.token_hex(4), private, secrets.token_urlsafe(24))
+    secret = objects.host(place.pod, secrets.token_hex(4), private)
     cluster.apply(secret)
     body = objects.pod(place.pod, form, secret["metadata"]["name"], public)
     path = cluster.path_of(cluster.kind("v1", "Pod"))
@@ -231,28 +327,31 @@ def _remove_unused(cluster: Cluster, place: Place, used: str) -> None:
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
 
-def keys_of(cluster: Cluster, place: Place) -> list[PublicKey]:
+def keys_of(cluster: Cluster, place: Place) -> Authorized:
     """Keys that may log in; none if the pod has no Secret of keys yet."""
-    return _decoded(_keys_secret(cluster, place))
+    return public_keys.read(_content_of(_keys_secret(cluster, place)))
 
 
 def _keys_secret(cluster: Cluster, place: Place) -> Object | None:
-    return cluster.get(cluster.kind("v1", "Secret"), model.keys_name(place.pod))
+    return _ours(cluster, place, "Secret", model.keys_name(place.pod))
 
 
-def _decoded(secret: Object | None) -> list[PublicKey]:
+def _content_of(secret: Object | None) -> str:
+    """Content of authorized_keys; empty without a Secret."""
     data = (secret or {}).get("data") or {}
-    return public_keys.read(base64.b64decode(data.get(scripts.AUTHORIZED) or "").decode(errors="replace"))
+    return base64.b64decode(data.get(scripts.AUTHORIZED) or "").decode(errors="replace")
 
 
-def _add_keys(cluster: Cluster, place: Place, added: Sequence[PublicKey]) -> list[PublicKey]:
+def _add_keys(
+    cluster: Cluster, place: Place, added: Sequence[PublicKey], form: Form, progress: Progress
+) -> list[PublicKey]:
     def add(existing: list[PublicKey]) -> list[PublicKey]:
         keys = public_keys.merged(existing, added)
         if not keys:
             raise InvalidInput(f"make the pod {place.pod}", "there is no public key that may log in", ADD_KEYS)
         return keys
 
-    return _change_keys(cluster, place, add)
+    return _change_keys(cluster, place, _Change(add, form), progress)
 
 
 def change_keys(
@@ -260,39 +359,77 @@ def change_keys(
 ) -> list[PublicKey]:
     """Add and revoke keys, and wait until the pod has them. A session that is open stays open."""
     doing = f"change the keys of {place.pod}"
+    staying = list[PublicKey]()
 
     def change(existing: list[PublicKey]) -> list[PublicKey]:
-        return public_keys.merged(public_keys.without(existing, revoked, doing), added)
+        left = public_keys.without(existing, revoked, doing)
+        staying[:] = public_keys.lost_origin(existing, left)
+        return public_keys.merged(left, added)
 
     if _keys_secret(cluster, place) is None:
         raise InvalidInput(doing, "it has none", f"`gpuctl eks pod {place.cluster}` makes the pod with keys")
-    keys = _change_keys(cluster, place, change)
+    keys = _change_keys(cluster, place, _Change(change), progress)
+    for key in staying:
+        progress(f"{key.fingerprint} may still log in: it also has the origin {key.origin}")
     pod = pod_of(cluster, place)
     if pod is not None:
         _await_keys(cluster, place, pod, keys, progress)
     return keys
 
 
-def _change_keys(
-    cluster: Cluster, place: Place, change: Callable[[list[PublicKey]], list[PublicKey]]
-) -> list[PublicKey]:
+@dataclass(frozen=True)
+class _Change:
+    """A change of the Secret of keys: of its keys, and of the pod's values if there is a `form`."""
+
+    of_keys: Callable[[list[PublicKey]], list[PublicKey]]
+    form: Form | None = None
+
+
+def _change_keys(cluster: Cluster, place: Place, change: _Change, progress: Progress) -> list[PublicKey]:
     """Change the Secret; a change of somebody else in between is taken into account."""
     for attempt in range(ATTEMPTS):
         secret = _keys_secret(cluster, place)
-        before = _decoded(secret)
-        keys = change(before)
-        if secret is not None and keys == before:
-            return keys
-        desired = objects.keys(place.pod, keys)
-        if secret is not None:
-            desired["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
+        content = _content_of(secret)
+        before = public_keys.read(content)
+        keys = change.of_keys(before.keys)
         try:
-            cluster.apply(desired)
-            return keys
+            if secret is None:
+                _make_keys(cluster, place, keys, change.form)
+            elif content != public_keys.text(keys) or (change.form and model.read_form(_notes(secret)) != change.form):
+                _write_keys(cluster, secret, keys, change.form)
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
+            continue
+        if before.unknown:
+            numbers = ", ".join(str(number) for number in before.unknown)
+            progress(f"removed from the keys: lines that gpuctl did not write ({numbers})")
+        return keys
     raise AssertionError("unreachable")
+
+
+def _notes(item: Object) -> dict[str, str]:
+    return item["metadata"].get("annotations") or {}
+
+
+def _make_keys(cluster: Cluster, place: Place, keys: list[PublicKey], form: Form | None) -> None:
+    """Make the Secret; `Conflict` if somebody else made it meanwhile."""
+    if form is None:
+        raise GpuctlError(f"change the keys of {place.pod}", "they were deleted meanwhile", "run the command again")
+    desired = objects.keys(place.pod, keys, form)
+    path = cluster.path_of(cluster.kind("v1", "Secret"))
+    cluster.ask(Request(f"make {name_of(desired)}", "POST", path, (("fieldManager", "gpuctl"),), desired))
+
+
+def _write_keys(cluster: Cluster, secret: Object, keys: list[PublicKey], form: Form | None) -> None:
+    """Change the Secret; `Conflict` if it changed since it was read."""
+    encoded = base64.b64encode(public_keys.text(keys).encode()).decode()
+    meta: Object = {"resourceVersion": secret["metadata"]["resourceVersion"]}
+    meta |= {"annotations": {model.FORM: form.as_text()}} if form else {}
+    body = {"metadata": meta, "data": {scripts.AUTHORIZED: encoded}}
+    path = cluster.path_of(cluster.kind("v1", "Secret"), secret["metadata"]["name"])
+    query = (("fieldManager", "gpuctl"),)
+    cluster.ask(Request(f"change {name_of(secret)}", "PATCH", path, query, body, MERGE))
 
 
 def _await_keys(cluster: Cluster, place: Place, pod: Object, keys: Sequence[PublicKey], progress: Progress) -> None:
@@ -323,25 +460,37 @@ def _await_keys(cluster: Cluster, place: Place, pod: Object, keys: Sequence[Publ
 # ---- its state -------------------------------------------------------------------------------------------------------
 
 
-def wait(cluster: Cluster, place: Place, pod: Object, limit_s: float, progress: Progress) -> list[Finding]:
+@dataclass(frozen=True)
+class Patience:
+    """Limit of a wait in seconds, and how sshd's greeting is read."""
+
+    limit_s: float
+    greeting: Callable[[Cluster, str, int, float], bytes] = port_stream.first_bytes
+
+
+def wait(cluster: Cluster, place: Place, pod: Object, patience: Patience, progress: Progress) -> list[Finding]:
     """Wait until the pod is ready and its sshd answers; each change of its state is reported once."""
-    end, before = time.monotonic() + limit_s, ""
+    end, before = time.monotonic() + patience.limit_s, ""
     uid, subject = pod["metadata"]["uid"], f"Pod {place.pod}"
     while True:
         now = cluster.get(cluster.kind("v1", "Pod"), place.pod)
         if now is None or now["metadata"]["uid"] != uid:
             return [fail("pod", subject, "it was deleted meanwhile", f"`gpuctl eks pod {place.cluster}` makes it")]
-        state = _state(cluster, now)
+        state, late = _state(cluster, now), time.monotonic() > end
+        text = _words(state)
         if _without_sshd(now):
             message = "the image has no sshd: ssh cannot reach the pod"
             return [fail("pod", subject, message, "add --replace and --image with one that has openssh-server")]
         if state.ready:
-            return [ok("pod", subject, state.summary), _ssh(cluster, place)]
-        if state.hopeless or time.monotonic() > end:
-            after = "" if state.hopeless else f" after {limit_s:g} s"
+            ssh, forbidden = _ssh(cluster, place, patience)
+            if late or forbidden or ssh.verdict is Verdict.OK:
+                return [ok("pod", subject, state.summary), ssh]
+            text += f"; {ssh.message}"
+        elif state.hopeless or late:
+            after = "" if state.hopeless else f" after {patience.limit_s:g} s"
             hint = "the pod stays, and may become ready: run the command again; `kubectl describe pod` shows more"
             return [fail("pod", subject, f"it {_words(state)}{after}", hint)]
-        if (text := _words(state)) != before:
+        if text != before:
             progress(f"{place.pod} {text}")
             before = text
         time.sleep(LOOK_S)
@@ -367,30 +516,18 @@ def _without_sshd(pod: Object) -> bool:
     return any(ending is not None and ending.get("exitCode") == scripts.NO_SSHD for ending in endings)
 
 
-def _ssh(cluster: Cluster, place: Place) -> Finding:
-    """True sshd behind the port forward: it speaks first."""
+def _ssh(cluster: Cluster, place: Place, patience: Patience) -> tuple[Finding, bool]:
+    """True sshd behind the port forward: it speaks first. The second value: no later attempt can succeed."""
     check, subject = "ssh", f"Pod {place.pod}"
     try:
-        greeting = port_stream.first_bytes(cluster, place.pod, scripts.SSH_PORT, ANSWER_S)
+        greeting = patience.greeting(cluster, place.pod, scripts.SSH_PORT, ANSWER_S)
     except Unreachable as error:
-        return unknown_because(check, subject, error)
+        return unknown_because(check, subject, error), False
     except GpuctlError as error:
-        return fail(check, subject, error.wrong, error.hint or LOGS)
+        return fail(check, subject, error.wrong, error.hint or LOGS), isinstance(error, Forbidden)
     if not greeting.startswith(b"SSH-2.0"):
-        return fail(check, subject, "something other than sshd answers on its port", LOGS)
-    return ok(check, subject, "sshd answers through the port forward")
-
-
-def jupyter_token(cluster: Cluster, place: Place, pod: Object) -> str:
-    """Jupyter's token, from the Secret of the pod."""
-    doing = f"open Jupyter of {place.pod}"
-    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
-    name = (volumes.get("host") or {}).get("secret", {}).get("secretName", "")
-    secret = cluster.get(cluster.kind("v1", "Secret"), name) if name else None
-    encoded = ((secret or {}).get("data") or {}).get(scripts.TOKEN)
-    if not encoded:
-        raise GpuctlError(doing, "its Secret has no token", "--replace makes the pod again")
-    return base64.b64decode(encoded).decode()
+        return fail(check, subject, "something other than sshd answers on its port", LOGS), False
+    return ok(check, subject, "sshd answers through the port forward"), False
 
 
 # ---- its GPUs --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,26 +15,32 @@ from typing import Any
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.edges.kube import port_stream
+from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.programs import need
 from gpuctl.edges.terminal import show
 from gpuctl.eks.gpu_pod import model, ssh_files
 from gpuctl.eks.gpu_pod.model import read_form
-from gpuctl.eks.gpu_pod.scripts import JUPYTER_PORT, SSH_PORT
+from gpuctl.eks.gpu_pod.scripts import SSH_PORT
 from gpuctl.eks.gpu_pod.ssh_files import HostEntry
 from gpuctl.workflows.eks_access import Place, program
 
 VERSION = re.compile(r"OpenSSH_(\d+)\.(\d+)")
-SFTP_SINCE = (8, 7)  # scp -s
+SFTP_SINCE, KNOWN_HOSTS_COMMAND_SINCE = (8, 7), (8, 5)  # scp -s; the option KnownHostsCommand
+VERSION_S = 10
 NOT_INCLUDED = "not-included"
-BAD = re.compile(r'["\n\\]')  # ssh's config files cannot hold these in a path
+BAD = re.compile(r'["\n\\*?\[\]%$]')  # what Include cannot hold in a path, or expands
 
 
 def folder() -> Path:
-    path = private(config_dir() / "ssh")
+    path = (config_dir() / "ssh").absolute()
+    _check_path(path, "set GPUCTL_CONFIG_DIR to a folder of another name")
+    return private(path)
+
+
+def _check_path(path: Path, hint: str) -> None:
     if BAD.search(str(path)):
-        raise InvalidInput(f"use the folder {path}", "ssh's config files cannot name it", "set GPUCTL_CONFIG_DIR")
-    return path
+        raise InvalidInput(f"use {path} with ssh", "ssh's config files cannot name it", hint)
 
 
 def pattern() -> str:
@@ -43,16 +51,38 @@ def user_config() -> Path:
     return Path.home() / ".ssh/config"
 
 
-def write_entry(place: Place, pod: dict[str, Any]) -> HostEntry:
+def check_entry(cluster: Cluster, place: Place) -> None:
+    """`InvalidInput` if the pod's name for ssh leads to another place already."""
+    path = folder() / f"{_host(place)}.conf"
+    before = ssh_files.leads_to(_text(path)) if path.is_file() else ""
+    if before and before != (now := _leads_to(cluster, place)):
+        hint = f"if that one is no longer needed: `rm {shlex.quote(str(path))}`"
+        raise InvalidInput(f"reach the pod {place.pod} by ssh", f"{_host(place)} leads to {before}, not to {now}", hint)
+
+
+def _host(place: Place) -> str:
+    return ssh_files.host_name([place.cluster, place.pod, place.namespace, place.region or place.context])
+
+
+def _leads_to(cluster: Cluster, place: Place) -> str:
+    """The place as a line; EKS's address of a cluster changes when it is made again, its account does not."""
+    where = f"AWS account {place.account}, {place.region}" if place.account else cluster.server
+    return " ".join(f"{place.pod} in namespace {place.namespace} of {place.cluster} ({where})".split())
+
+
+def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntry:
     """Write the pod's entry and the key of its host, which the API delivered; return the entry."""
+    check_entry(cluster, place)
     meta = pod["metadata"]
     annotations = meta.get("annotations") or {}
     key = str(annotations.get(model.HOST_KEY) or "")
-    doing = f"reach the pod {place.pod} by ssh"
     if not re.fullmatch(r"[a-z0-9-]+ [A-Za-z0-9+/=]+", key):
+        doing = f"reach the pod {place.pod} by ssh"
         raise GpuctlError(doing, "it names no host key", "`gpuctl eks pod --replace` makes it again")
-    name = ssh_files.host_name(place.cluster, place.pod)
+    name = _host(place)
     files = [word for path in place.files for word in ("--kubeconfig", str(path))]
+    if any("\n" in word for word in (place.context, place.namespace, *files)):
+        raise InvalidInput(f"reach the pod {place.pod} by ssh", "the kubeconfig's path or context has a line end")
     where = ["--context", place.context, "--namespace", place.namespace, "--pod", place.pod, *files]
     form = read_form(annotations)
     known = folder() / f"{name}.known_hosts"
@@ -64,6 +94,7 @@ def write_entry(place: Place, pod: dict[str, Any]) -> HostEntry:
         SSH_PORT,
         str(known),
         [*program(), "eks", "tunnel", place.cluster, *where],
+        _leads_to(cluster, place),
     )
     write_atomically(known, ssh_files.known_host(entry))
     write_atomically(folder() / f"{name}.conf", ssh_files.entry(entry))
@@ -84,7 +115,7 @@ def include() -> None:
         target.parent.mkdir(mode=0o700, exist_ok=True)
         before = _text(target) if target.is_file() else ""
         mode = target.stat().st_mode & 0o777 if target.is_file() else 0o600
-        write_atomically(target, ssh_files.with_include(before, pattern()), mode)
+        write_atomically(target, os.fsencode(ssh_files.with_include(before, pattern())), mode)
     except OSError as error:
         hint = f"put this line first yourself: {ssh_files.include_line(pattern())}"
         raise GpuctlError(f"change {path}", error.strerror or str(error), hint) from error
@@ -104,37 +135,45 @@ def refuse() -> None:
 
 
 def _text(path: Path) -> str:
+    """Content of a file, of which every byte comes back with `os.fsencode`: line ends and other encodings stay."""
     try:
-        return path.read_text(errors="surrogateescape")
+        return os.fsdecode(path.read_bytes())
     except OSError as error:
         raise GpuctlError(f"read {path}", error.strerror or str(error)) from error
 
 
-def _config() -> str:
-    """A config file with our entries and the user's settings, so that ~/.ssh/config needs no line."""
-    path = folder() / "config"
-    others = [str(one) for one in (user_config(), Path("/etc/ssh/ssh_config")) if one.is_file()]
-    write_atomically(path, ssh_files.wrapper(pattern(), others))
+def _config(entry: HostEntry) -> str:
+    """A config file with this entry alone and the user's settings; ~/.ssh/config needs no line for it."""
+    others = [path.absolute() for path in (user_config(), Path("/etc/ssh/ssh_config")) if path.is_file()]
+    for other in others:
+        _check_path(other, "move it to a folder of another name")
+    known_hosts_command = (_version() or (0, 0)) >= KNOWN_HOSTS_COMMAND_SINCE
+    text = ssh_files.private_config(entry, [str(other) for other in others], known_hosts_command=known_hosts_command)
+    path = folder() / f"{entry.host}.private"
+    write_atomically(path, text)
     return str(path)
 
 
-def connect(entry: HostEntry, command: Sequence[str], *, jupyter: int | None = None) -> int:
-    """Run ssh on this terminal and return its exit status; `jupyter`: only forward this local port to Jupyter."""
+def _version() -> tuple[int, int] | None:
+    """OpenSSH's version; None if it does not print one."""
+    version = VERSION.search(Processes().run(["ssh", "-V"], b"", VERSION_S).err)
+    return (int(version[1]), int(version[2])) if version else None
+
+
+def connect(entry: HostEntry, command: Sequence[str]) -> int:
+    """Run ssh on this terminal and return its exit status."""
     need("ssh")
-    forward = [] if jupyter is None else ["-N", "-L", f"127.0.0.1:{jupyter}:127.0.0.1:{JUPYTER_PORT}"]
-    options = [] if jupyter is None else ["-o", "ExitOnForwardFailure=yes"]
-    return show(["ssh", "-F", _config(), *options, *forward, entry.host, *command])
+    return show(["ssh", "-F", _config(entry), entry.host, *command])
 
 
 def copy(entry: HostEntry, sources: Sequence[str], target: str) -> int:
     """Copy files with scp over SFTP, and return its exit status; paths in the pod begin with ":"."""
     need("scp")
-    version = VERSION.search(Processes().run(["ssh", "-V"], b"", 10).err)
-    if version is None or (int(version[1]), int(version[2])) < SFTP_SINCE:
+    if (_version() or (0, 0)) < SFTP_SINCE:
         hint = "update OpenSSH, or use sftp with the Host entry of the pod"
         raise InvalidInput("copy files", "scp is older than OpenSSH 8.7, and cannot use SFTP", hint)
     argv = [_scp_path(entry, path) for path in (*sources, target)]
-    return show(["scp", "-s", "-r", "-p", "-F", _config(), "--", *argv])
+    return show(["scp", "-s", "-r", "-p", "-F", _config(entry), "--", *argv])
 
 
 def tunnel(place: Place) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects
+from gpuctl.eks.gpu_pod import objects, public_keys
 from gpuctl.eks.gpu_pod.model import Form
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, real_node
@@ -19,6 +19,7 @@ from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
 
+HOST = "lab.gpu.default.lab"
 ROOM = ("--cpu", "300m", "--memory", "256Mi", "--shm", "64Mi")
 
 
@@ -89,6 +90,11 @@ def other(cluster: Plane, tmp_path: Path) -> Person:
     return person(tmp_path / "home", cluster)
 
 
+def fingerprint(user: Person) -> str:
+    (key,) = public_keys.parse(user.public.read_text(), "file", "read it")
+    return key.fingerprint
+
+
 def uid(plane: Plane) -> str:
     return str(plane.api("GET", "/api/v1/namespaces/default/pods/gpu")["metadata"]["uid"])
 
@@ -114,19 +120,20 @@ def test_files_are_copied_both_ways(me: Person, tmp_path: Path) -> None:
 def test_a_second_users_key_is_refused_added_and_revoked(me: Person, other: Person) -> None:
     refused = other.run("true")
     assert (refused.code, "Permission denied" in refused.err) == (255, True)
+    theirs, mine = fingerprint(other), fingerprint(me)
     added = me("keys", "--key", other.public)
-    assert (added.code, len(added.out.splitlines())) == (0, 3), added.err
+    assert (added.code, theirs in added.out, mine in added.out) == (0, True, True), added.err
     assert other.run("echo in").out == "in\n"
-    revoked = me("keys", "--revoke", "file:id_ed25519.pub")
-    assert revoked.code == 0, revoked.err  # both files have this name: nobody's key is left
+    ambiguous = me("keys", "--revoke", "file:id_ed25519.pub")  # both files have this name
+    assert (ambiguous.code, theirs in ambiguous.err) == (2, True)
+    revoked = me("keys", "--revoke", theirs)
+    assert (revoked.code, theirs in revoked.out, mine in revoked.out) == (0, False, True), revoked.err
     assert other.run("true").code == 255
-    assert me("keys", "--key", me.public).code == 0
     assert me.run("echo in").out == "in\n"
-    assert other.run("true").code == 255
 
 
 def test_the_host_key_of_another_pod_is_refused(me: Person) -> None:
-    known = me.files / "lab-gpu.known_hosts"
+    known = me.files / f"{HOST}.known_hosts"
     before = known.read_text()
     known.write_text(f"{before.split()[0]} {pair()[1]}\n")
     refused = ssh(me, "true")
@@ -138,7 +145,7 @@ def test_the_host_key_of_another_pod_is_refused(me: Person) -> None:
 def ssh(user: Person, command: str) -> subprocess.CompletedProcess[str]:
     """Plain ssh with the entry that gpuctl wrote."""
     key = str(user.gpuctl.home / ".ssh/id_ed25519")
-    argv = ["ssh", "-F", str(user.files / "lab-gpu.conf"), "-i", key, "lab-gpu", command]
+    argv = ["ssh", "-F", str(user.files / f"{HOST}.conf"), "-i", key, HOST, command]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, env=user.gpuctl.environment())
 
 
@@ -157,7 +164,7 @@ def test_a_pod_that_was_deleted_is_made_again_with_its_workspace_and_another_hos
     cluster: Plane, me: Person
 ) -> None:
     assert me.run("touch /workspace/stays").code == 0
-    before, key = uid(cluster), (me.files / "lab-gpu.known_hosts").read_text()
+    before, key = uid(cluster), (me.files / f"{HOST}.known_hosts").read_text()
     cluster.kubectl("delete", "pod", "gpu")
     missing = me.run("true")
     assert (missing.code, "`gpuctl eks pod lab` makes it" in missing.err) == (2, True)
@@ -165,7 +172,7 @@ def test_a_pod_that_was_deleted_is_made_again_with_its_workspace_and_another_hos
     assert made.code == 0, made.out + made.err
     assert uid(cluster) != before
     assert me.run("ls /workspace").out.split()[-1] == "stays"
-    now = (me.files / "lab-gpu.known_hosts").read_text()
+    now = (me.files / f"{HOST}.known_hosts").read_text()
     assert set(now.split()) & set(key.split()) == {"ssh-ed25519"}
     lab.wait_for(lambda: len(_host_secrets(cluster)) == 1)  # that of the pod before went with it
 

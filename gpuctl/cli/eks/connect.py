@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import click
@@ -16,16 +15,12 @@ from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
-echo = partial(click.echo, err=True)
-UNPARSED = {"ignore_unknown_options": True}
-
 
 @dataclass(frozen=True)
 class ConnectCommand:
-    """Inputs of `eks connect`. `jupyter`: local port, None for a shell."""
+    """Inputs of `eks connect`; no `argv` for a shell."""
 
     place: PodPlace
-    jupyter: int | None
     argv: tuple[str, ...]
 
 
@@ -33,15 +28,6 @@ class ConnectCommand:
 @options.as_request(
     ConnectCommand,
     pod_options.selected,
-    click.option(
-        "--jupyter",
-        is_flag=False,
-        flag_value=8888,
-        type=click.IntRange(1024, 65535),
-        default=None,
-        metavar="[PORT]",
-        help="Forward this local port (8888) to the pod's Jupyter, and print its address.",
-    ),
     click.argument("argv", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED),
 )
 def connect(request: ConnectCommand) -> None:
@@ -51,16 +37,11 @@ def connect(request: ConnectCommand) -> None:
     """
     from gpuctl.workflows import eks_pod, eks_ssh
 
-    if request.jupyter is not None and request.argv:
-        raise click.UsageError("--jupyter takes no COMMAND")
     place = pod_options.find(request.place)
     cluster = place.connect()
     pod = eks_pod.running(cluster, place, f"connect to {place.pod}")
-    entry = eks_ssh.write_entry(place, pod)
-    if request.jupyter is not None:
-        token = eks_pod.jupyter_token(cluster, place, pod)
-        echo(f"Jupyter: http://127.0.0.1:{request.jupyter}/lab?token={token}   (Ctrl-C ends the forward)")
-    raise click.exceptions.Exit(eks_ssh.connect(entry, request.argv, jupyter=request.jupyter))
+    entry = eks_ssh.write_entry(cluster, place, pod)
+    raise click.exceptions.Exit(eks_ssh.connect(entry, request.argv))
 
 
 @dataclass(frozen=True)
@@ -87,8 +68,9 @@ def copy(request: CopyCommand) -> None:
     *sources, target = request.paths
     check_paths(sources, target)
     place = pod_options.find(request.place)
-    pod = eks_pod.running(place.connect(), place, f"copy files of {place.pod}")
-    raise click.exceptions.Exit(eks_ssh.copy(eks_ssh.write_entry(place, pod), sources, target))
+    cluster = place.connect()
+    pod = eks_pod.running(cluster, place, f"copy files of {place.pod}")
+    raise click.exceptions.Exit(eks_ssh.copy(eks_ssh.write_entry(cluster, place, pod), sources, target))
 
 
 def check_paths(sources: list[str], target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -108,10 +108,11 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     keys = eks_pod.read_keys(eks_pod.KeySources(request.key_files, request.github, agent=request.agent))
     place = pod_options.find(request.place)
     cluster = place.connect()
+    eks_ssh.check_entry(cluster, place)
     made = eks_pod.ensure(cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace), echo)
-    entry = eks_ssh.write_entry(place, made)
-    results = eks_pod.wait(cluster, place, made, request.timeout, echo)
-    included = _include(request.include)
+    entry = eks_ssh.write_entry(cluster, place, made)
+    results = eks_pod.wait(cluster, place, made, eks_pod.Patience(request.timeout), echo)
+    included = _include() if request.include else eks_ssh.is_included()
     details: dict[str, Any] = {
         "pod": place.pod,
         "namespace": place.namespace,
@@ -122,22 +123,30 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     seconds = round(time.monotonic() - started, 3)
     report = Report("eks pod", {place.cluster: results}, details, seconds=seconds)
     publish(report, form, metrics, lambda: _show(results, entry, request.place, included))
+    if report.exit_code == 0 and request.include is None and not included:
+        _offer()
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _include(choice: bool | None) -> bool:
-    """Include our entries in ~/.ssh/config, after a question, which a terminal gets only until it was answered."""
+def _offer() -> None:
+    """Ask on a terminal whether to include our entries in ~/.ssh/config, until that is answered."""
+    from gpuctl.workflows import eks_ssh
+
+    if not sys.stdin.isatty() or eks_ssh.was_refused():
+        return
+    line = eks_ssh.include_line()
+    if not click.confirm(f"Add `{line}` to {eks_ssh.user_config()}, so that ssh knows the pod?", err=True):
+        eks_ssh.refuse()
+    elif _include():
+        echo("done: `ssh` with the name of the pod's Host entry now works")
+
+
+def _include() -> bool:
+    """Include our entries in ~/.ssh/config; False, with the reason printed, if it cannot be written."""
     from gpuctl.workflows import eks_ssh
 
     if eks_ssh.is_included():
         return True
-    if choice is None and sys.stdin.isatty() and not eks_ssh.was_refused():
-        line = eks_ssh.include_line()
-        choice = click.confirm(f"Add `{line}` to {eks_ssh.user_config()}, so that ssh knows the pod?", err=True)
-        if not choice:
-            eks_ssh.refuse()
-    if not choice:
-        return False
     try:
         eks_ssh.include()
     except GpuctlError as error:
@@ -155,6 +164,8 @@ def _show(results: Any, entry: HostEntry, where: PodPlace, included: bool) -> No
     click.echo(f"login: gpuctl eks connect {shlex.join(_words(where))}")
     if included:
         click.echo(f"or, also for rsync and editors: ssh {entry.host}")
+    else:
+        click.echo(f"Host entry for ssh, rsync and editors: {entry.host} (--include adds it to ~/.ssh/config)")
     click.echo(f"host key: {entry.alias} {entry.key}")
 
 
@@ -190,6 +201,8 @@ class KeysCommand:
 def keys(request: KeysCommand) -> None:
     """List the public keys that may log in to the pod; add and revoke some.
 
+    A line that gpuctl does not understand is UNKNOWN, and the exit code then 1; a change removes it.
+    A key that has other origins stays when one is revoked.
     Returns once the pod has them. A session that is open stays open when its key is revoked: --replace of eks pod ends
     it.
     """
@@ -199,14 +212,21 @@ def keys(request: KeysCommand) -> None:
     place = pod_options.find(request.place)
     cluster = place.connect()
     if added or request.revoke:
-        listed = eks_pod.change_keys(cluster, place, added, request.revoke, echo)
-    else:
-        listed = eks_pod.keys_of(cluster, place)
-    _list(listed)
+        _list(eks_pod.change_keys(cluster, place, added, request.revoke, echo), {})
+        return
+    authorized = eks_pod.keys_of(cluster, place)
+    _list(authorized.keys, authorized.unknown)
+    if authorized.unknown:
+        raise click.exceptions.Exit(1)
 
 
-def _list(keys: Sequence[PublicKey]) -> None:
-    if not keys:
+def _list(keys: Sequence[PublicKey], unknown: Mapping[int, str]) -> None:
+    """Print the keys, and the lines that may be keys; the content of these is not shown."""
+    if not keys and not unknown:
         click.echo("no key may log in")
         return
-    output.table(("FINGERPRINT", "TYPE", "ORIGIN"), [(key.fingerprint, key.type, key.origin) for key in keys])
+    rows = [(key.fingerprint, key.type, key.origin) for key in keys]
+    rows += [("UNKNOWN", "UNKNOWN", f"line {number}: {why}") for number, why in unknown.items()]
+    output.table(("FINGERPRINT", "TYPE", "ORIGIN"), rows)
+    if unknown:
+        echo("gpuctl: lines that gpuctl did not write may let others log in; --key, --github and --revoke remove them")

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.quantity import at_least
 
 NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # EKS's rule for names
-QUANTITY = re.compile(r"[1-9]\d*(?:\.\d+)?(?:m|[kMGTP]|[KMGTP]i)?")
+CPU = re.compile(r"(?=.*[1-9])(?:\d{1,6}(?:\.\d{1,3})?|\d{1,9}m)")  # Kubernetes counts thousandths
+SIZE = re.compile(r"(?=.*[1-9])\d{1,15}(?:\.\d{1,3})?(?:[kMGTP]|[KMGTP]i)?")
+CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")  # Kubernetes' rule for names of storage classes
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 OF_WORKSPACE = ("workspace", "storage_class")
 POD_LABEL, PART_LABEL = "gpuctl.io/gpu-pod", "gpuctl.io/part"
@@ -49,6 +52,17 @@ class Options:
     root: bool | None = None
 
 
+_SIZE = (SIZE, "a size such as 512Mi or 16Gi")
+VALUES: Mapping[str, tuple[re.Pattern[str], str]] = {  # option -> its values
+    "cpu": (CPU, "a number of processors such as 4 or 500m"),
+    "memory": _SIZE,
+    "shm": _SIZE,
+    "workspace": _SIZE,
+    "storage_class": (CLASS, "a name of a storage class"),
+    "image": (IMAGE, "a reference such as registry/name:tag"),
+}
+
+
 def check_name(name: str) -> None:
     """`InvalidInput` if this cannot be the name of a pod and a host alias."""
     if not NAME.fullmatch(name):
@@ -66,12 +80,10 @@ def check_cluster(name: str) -> None:
 def check_options(options: Options) -> None:
     """`InvalidInput` with every value that Kubernetes would not take."""
     wrong = [
-        f"--{name} {value!r} is not a quantity such as 500m, 4 or 16Gi"
-        for name in ("cpu", "memory", "shm", "workspace")
-        if (value := getattr(options, name)) is not None and not QUANTITY.fullmatch(value)
+        f"--{name.replace('_', '-')} {value!r} is not {meaning}"
+        for name, (pattern, meaning) in VALUES.items()
+        if (value := getattr(options, name)) is not None and not pattern.fullmatch(value)
     ]
-    if options.image is not None and not IMAGE.fullmatch(options.image):
-        wrong.append(f"--image {options.image!r} is not a reference such as registry/name:tag")
     if wrong:
         raise InvalidInput("use these options", "; ".join(wrong), "`gpuctl eks pod --help` shows the defaults")
 
@@ -83,7 +95,17 @@ def form_of(options: Options, before: Form | None, doing: str) -> Form:
     if "image" not in values:
         hint = "add --image with an image that has sshd (openssh-server) beside its ML tools"
         raise InvalidInput(doing, "no image is named", hint)
-    return Form(**values)
+    form = Form(**values)
+    if not at_least(form.memory, form.shm):
+        wrong = f"--shm {form.shm} is more than --memory {form.memory}, of which it is a part"
+        raise InvalidInput(doing, wrong, "add memory, or use less shared memory")
+    return form
+
+
+def demands_more(form: Form, before: Form) -> bool:
+    """True if a pod of this form takes more from a quota than one of the form before."""
+    fits = at_least(before.cpu, form.cpu) and at_least(before.memory, form.memory)
+    return form.gpus > before.gpus or not fits
 
 
 def differences(options: Options, existing: Form) -> list[str]:

@@ -28,16 +28,20 @@ def workspace(pod: str, form: Form) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
 
 
-def keys(pod: str, authorized: Iterable[PublicKey]) -> Object:
-    """The Secret of public keys, which outlives the pod."""
-    meta = {"name": model.keys_name(pod), "labels": labels(pod, "keys")}
+def keys(pod: str, authorized: Iterable[PublicKey], form: Form) -> Object:
+    """The Secret of public keys, which outlives the pod, and so names the values to make it again from."""
+    meta = {
+        "name": model.keys_name(pod),
+        "labels": labels(pod, "keys"),
+        "annotations": {model.FORM: form.as_text()},
+    }
     return _secret(meta, {scripts.AUTHORIZED: public_keys.text(authorized)})
 
 
-def host(pod: str, suffix: str, private_key: str, token: str) -> Object:
-    """The Secret of one pod: its host key and Jupyter's token."""
+def host(pod: str, suffix: str, private_key: str) -> Object:
+    """The Secret of one pod: its host key."""
     meta = {"name": f"{pod}-host-{suffix}", "labels": labels(pod, "host")}
-    return _secret(meta, {scripts.HOST_KEY: private_key, scripts.TOKEN: token})
+    return _secret(meta, {scripts.HOST_KEY: private_key})
 
 
 def _secret(meta: Object, values: Mapping[str, str]) -> Object:
@@ -99,7 +103,11 @@ def _main(form: Form) -> Object:
         "resources": resources,
         "workingDir": scripts.WORKSPACE,
         "env": [{"name": "HOME", "value": scripts.HOME}, {"name": "HF_HOME", "value": scripts.CACHE}],
-        "readinessProbe": {"exec": {"command": ["test", "-f", f"{scripts.RUN}/ready"]}, "periodSeconds": 2},
+        "readinessProbe": {
+            "exec": {"command": ["sh", "-c", scripts.listens(scripts.SSH_PORT)]},
+            "periodSeconds": 2,
+            "timeoutSeconds": 5,
+        },
         "volumeMounts": [
             *made["volumeMounts"],
             {"name": "run", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gpuctl.core.errors import InvalidInput
 
@@ -19,26 +19,41 @@ PRIVATE = "PRIVATE KEY-----"
 LEAST_RSA_BITS = 2048
 NO_COMMENT = re.compile(r"[^A-Za-z0-9@._:+-]+")
 MOST_OF_A_LINE = 16_384  # characters
+BETWEEN = ","  # between origins; no origin has one
+PERSONAL = "github:"  # origins of one person; everybody has a file id_ed25519.pub
 GITHUB_USER = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38}")  # GitHub's rule for names
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A key that may log in. `data`: base64. `origin`: "agent", "file:NAME" or "github:USER"; its comment."""
+    """A key that may log in. `data`: base64. `origins`: "agent", "file:NAME" or "github:USER"; its comment."""
 
     type: str
     data: str
-    origin: str
+    origins: tuple[str, ...]
 
     @property
     def line(self) -> str:
         return f"{self.type} {self.data} {self.origin}"
 
     @property
+    def origin(self) -> str:
+        """All origins as one word."""
+        return BETWEEN.join(self.origins)
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint as `ssh-keygen -l` prints it."""
         digest = hashlib.sha256(base64.b64decode(self.data)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+@dataclass(frozen=True)
+class Authorized:
+    """Content of an authorized_keys file. `unknown`: line -> why gpuctl does not understand it; it may be a key."""
+
+    keys: list[PublicKey]
+    unknown: Mapping[int, str]
 
 
 def parse(text: str, origin: str, doing: str) -> list[PublicKey]:
@@ -49,7 +64,7 @@ def parse(text: str, origin: str, doing: str) -> list[PublicKey]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        key = _key(line, comment(origin))
+        key = _key(line, (comment(origin),))
         if isinstance(key, str):
             wrong.append(f"line {number}: {key}")
         else:
@@ -64,7 +79,7 @@ def comment(origin: str) -> str:
     return NO_COMMENT.sub("_", origin)[:100]
 
 
-def _key(line: str, origin: str) -> PublicKey | str:
+def _key(line: str, origins: tuple[str, ...]) -> PublicKey | str:
     """A key, or why it is none."""
     fields = line.split()
     if fields[0] not in TYPES:
@@ -80,7 +95,7 @@ def _key(line: str, origin: str) -> PublicKey | str:
         return "the key is of another type than its line says"
     if fields[0] == "ssh-rsa" and int.from_bytes(parts[-1], "big").bit_length() < LEAST_RSA_BITS:
         return f"an RSA key of less than {LEAST_RSA_BITS} bits, which sshd may refuse"
-    return PublicKey(fields[0], base64.b64encode(blob).decode(), origin)
+    return PublicKey(fields[0], base64.b64encode(blob).decode(), origins)
 
 
 def _parts(blob: bytes) -> Iterator[bytes]:
@@ -96,19 +111,42 @@ def _parts(blob: bytes) -> Iterator[bytes]:
 
 
 def merged(existing: Sequence[PublicKey], added: Iterable[PublicKey]) -> list[PublicKey]:
-    """Both without doubles; a key keeps the origin under which it came first."""
-    by_data = {(key.type, key.data): key for key in reversed([*existing, *added])}
-    order = dict.fromkeys((key.type, key.data) for key in [*existing, *added])
-    return [by_data[name] for name in order]
+    """Both without doubles; a key has all the origins under which it came."""
+    origins: dict[tuple[str, str], dict[str, None]] = {}
+    for key in (*existing, *added):
+        origins.setdefault((key.type, key.data), {}).update(dict.fromkeys(key.origins))
+    return [PublicKey(type_, data, tuple(names)) for (type_, data), names in origins.items()]
 
 
 def without(existing: Sequence[PublicKey], revoked: Sequence[str], doing: str) -> list[PublicKey]:
-    """Keys without those of these fingerprints or origins; `InvalidInput` if one fits none."""
-    missing = [name for name in revoked if not any(name in (key.fingerprint, key.origin) for key in existing)]
-    if missing:
-        listed = ", ".join(f"{key.fingerprint} ({key.origin})" for key in existing) or "none"
-        raise InvalidInput(doing, f"no key is {', '.join(missing)}", f"it has {listed}")
-    return [key for key in existing if not {key.fingerprint, key.origin} & set(revoked)]
+    """Keys without those of these fingerprints, and without these origins; a key of other origins stays.
+
+    `InvalidInput` if one fits none, or if an origin that several people may have fits several keys.
+    """
+    by_name = {name: [key for key in existing if name in (key.fingerprint, *key.origins)] for name in revoked}
+    if missing := [name for name, keys in by_name.items() if not keys]:
+        raise InvalidInput(doing, f"no key is {', '.join(missing)}", f"it has {_listed(existing) or 'none'}")
+    for name, keys in by_name.items():
+        if len(keys) > 1 and not name.startswith(PERSONAL):
+            wrong = f"several keys have the origin {name}, and may be of several people"
+            raise InvalidInput(doing, wrong, f"revoke by fingerprint: {_listed(keys)}")
+    left = [
+        replace(key, origins=tuple(name for name in key.origins if name not in by_name))
+        for key in existing
+        if key.fingerprint not in by_name
+    ]
+    return [key for key in left if key.origins]
+
+
+def _listed(keys: Iterable[PublicKey]) -> str:
+    return ", ".join(f"{key.fingerprint} ({key.origin})" for key in keys)
+
+
+def lost_origin(before: Iterable[PublicKey], after: Iterable[PublicKey]) -> list[PublicKey]:
+    """Keys that still may log in although an origin of them was revoked."""
+    now = {(key.type, key.data): key for key in after}
+    same = [(key, now.get((key.type, key.data))) for key in before]
+    return [left for key, left in same if left is not None and not set(key.origins) <= set(left.origins)]
 
 
 def text(keys: Iterable[PublicKey]) -> str:
@@ -116,11 +154,17 @@ def text(keys: Iterable[PublicKey]) -> str:
     return "".join(f"{key.line}\n" for key in keys)
 
 
-def read(content: str) -> list[PublicKey]:
-    """Keys of a file that `text` made; a line that it did not make is left out, and so is revoked."""
-    keys = []
-    for line in content.splitlines():
+def read(content: str) -> Authorized:
+    """Keys of an authorized_keys file, and the lines that are no plain key, such as one with options."""
+    keys, unknown = list[PublicKey](), dict[int, str]()
+    for number, line in enumerate(content.splitlines(), 1):
         fields = line.split()
-        key = _key(line, fields[2] if len(fields) > 2 else "unknown") if fields else ""
-        keys += [key] if isinstance(key, PublicKey) else []
-    return keys
+        if not fields or fields[0].startswith("#"):
+            continue
+        words = fields[2].split(BETWEEN) if len(fields) > 2 else ["unknown"]
+        key = _key(line, tuple(dict.fromkeys(comment(word) for word in words if word)) or ("unknown",))
+        if isinstance(key, PublicKey):
+            keys.append(key)
+        else:
+            unknown[number] = key
+    return Authorized(merged(keys, []), unknown)

@@ -1,4 +1,4 @@
-"""Shell programs of a GPU pod: a name for its user, sshd, and Jupyter. Any image with sh and sshd works."""
+"""Shell programs of a GPU pod: a name for its user, and sshd. Any image with sh and sshd works."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RUN, KEYS, HOST, START_AT, WORKSPACE = (
     "/workspace",
 )
 HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
-AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
+AUTHORIZED, HOST_KEY = "authorized_keys", "host"
 USER, ROOT = "gpu", "root"
-SSH_PORT, JUPYTER_PORT = 2222, 8888
+SSH_PORT = 2222
 NO_SSHD = 42  # exit code of the start script
 
 
@@ -35,7 +35,7 @@ echo "{name}:x:{user}:{user}::{HOME}:$shell" >>{RUN}/passwd
 """
 
 
-START = f"""# In the GPU pod: keys, what the login shows, Jupyter if the image has it, then sshd.
+START = f"""# In the GPU pod: keys, what the login shows, then sshd.
 set -u
 umask 022
 PATH="$PATH:/usr/sbin:/sbin"
@@ -43,7 +43,6 @@ PATH="$PATH:/usr/sbin:/sbin"
 say() {{ echo "gpuctl: $*"; }}
 
 sshd=$(command -v sshd) || {{ say "no sshd in the image: use one with openssh-server"; exit {NO_SSHD}; }}
-rm -f {RUN}/ready
 mkdir -p {HOME} {CACHE} || {{ say "the workspace cannot be written"; exit 1; }}
 chmod 700 {HOME} 2>/dev/null
 
@@ -68,29 +67,10 @@ chmod 700 {HOME} 2>/dev/null
   echo "{WORKSPACE} stays when the pod goes; all else does not"
 }} >{RUN}/motd
 
-if command -v jupyter-lab >/dev/null; then
-  (
-    umask 077
-    cat >{RUN}/private/jupyter.json <<EOF
-{{"IdentityProvider": {{"token": "$(cat {RUN}/private/{TOKEN})"}},
- "ServerApp": {{"ip": "127.0.0.1", "port": {JUPYTER_PORT}, "port_retries": 0, "root_dir": "{WORKSPACE}",
-  "open_browser": false, "allow_root": true}}}}
-EOF
-  )
-  while :; do
-    jupyter-lab --config={RUN}/private/jupyter.json
-    say "jupyter-lab ended with $?, once more in 5 s"
-    sleep 5
-  done &
-else
-  say "no jupyter-lab in the image"
-fi
-
 variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} HF_HOME=$HF_HOME"
 [ -z "${{CUDA_VERSION:-}}" ] || variables="$variables CUDA_VERSION=$CUDA_VERSION"
 
 trap 'say "ends"; kill "$daemon" 2>/dev/null; exit 0' TERM INT
-: >{RUN}/ready
 while :; do
   "$sshd" -D -e -f {START_AT}/sshd_config -o PrintMotd=yes -o "SetEnv=$variables" &
   daemon=$!
@@ -98,6 +78,16 @@ while :; do
   say "sshd ended with $?, once more in 5 s"
   sleep 5
 done
+"""
+
+
+def listens(port: int) -> str:
+    """Script that succeeds once a socket listens on this port of the loopback, by /proc/net/tcp and sh alone."""
+    # State 0A is LISTEN; the address is a little-endian number in hexadecimal digits (proc(5), /proc/net/tcp).
+    return f"""while read -r _ local _ state _; do
+  [ "$local $state" != "0100007F:{port:04X} 0A" ] || exit 0
+done </proc/net/tcp
+exit 1
 """
 
 

@@ -77,6 +77,7 @@ def eks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandinEks]
         authority = base64.b64encode((tmp_path / "certificate").read_bytes()).decode()
         standin.cluster = {
             "name": "lab",
+            "arn": "arn:aws:eks:us-east-1:123456789012:cluster/lab",
             "status": "ACTIVE",
             "endpoint": f"https://127.0.0.1:{kubernetes}",
             "certificateAuthority": {"data": authority},
@@ -98,7 +99,7 @@ def test_requests_carry_tokens_and_the_kubeconfig_holds_none(eks: StandinEks, tm
     assert (done.exit_code, done.output) == (0, "no key may log in\n")
     assert eks.tokens
     assert all(token.startswith("Bearer k8s-aws-v1.") for token in eks.tokens)
-    path = tmp_path / "config/eks/us-east-1.lab.kubeconfig"
+    path = tmp_path / "config/eks/123456789012.us-east-1.lab.kubeconfig"
     assert path.stat().st_mode & 0o777 == 0o600
     assert "k8s-aws-v1" not in path.read_text()
 

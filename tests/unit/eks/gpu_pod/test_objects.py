@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,11 +38,10 @@ def test_root_is_only_who_asked() -> None:
 
 
 def test_no_private_key_stands_outside_of_the_secret() -> None:
-    secret = objects.host("gpu", "1", "PRIVATE", "TOKEN")
+    secret = objects.host("gpu", "1", "PRIVATE")
     rest = json.dumps([objects.pod("gpu", FORM, secret["metadata"]["name"], "public"), objects.start("gpu", FORM)])
     assert "PRIVATE" not in rest
-    assert "TOKEN" not in rest
-    assert set(secret["data"]) == {"host", "jupyter-token"}
+    assert set(secret["data"]) == {"host"}
 
 
 def test_the_form_is_read_back_from_the_pod() -> None:
@@ -65,6 +66,34 @@ def test_only_options_that_were_used_can_differ() -> None:
 def test_all_wrong_values_are_named_at_once() -> None:
     with pytest.raises(InvalidInput, match=r"--cpu '0'.*--shm '64MB'.*--image"):
         model.check_options(Options(cpu="0", shm="64MB", memory="1.5Gi", image="a b"))
+
+
+@pytest.mark.parametrize(
+    ("now", "more"),
+    [
+        (FORM, False),
+        (Form("other", gpus=1, cpu="2500m", memory="12288Mi"), False),
+        (Form("a", gpus=3), True),
+        (Form("a", cpu="3001m"), True),
+        (Form("a", memory="13G"), True),
+    ],
+)
+def test_what_demands_more_of_a_quota(now: Form, more: bool) -> None:
+    assert model.demands_more(now, FORM) is more
+
+
+def probe(port: int) -> int:
+    return subprocess.run(["sh", "-c", scripts.listens(port)], check=False).returncode
+
+
+def test_the_pod_is_ready_once_its_port_listens() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        assert probe(port) == 1
+        server.listen()
+        assert probe(port) == 0
+    assert probe(port) == 1
 
 
 @pytest.mark.parametrize("name", ["", "A", "9a", "a_b", "a-", "a" * 41, "a/b", "--help"])

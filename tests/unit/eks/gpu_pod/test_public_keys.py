@@ -25,7 +25,7 @@ def test_a_line_is_rebuilt_from_type_and_key() -> None:
 
 def test_a_file_name_becomes_one_word() -> None:
     (parsed,) = public_keys.parse(key(), "file:my key\n.pub", DOING)
-    assert parsed.origin == "file:my_key_.pub"
+    assert parsed.origins == ("file:my_key_.pub",)
 
 
 def small_rsa() -> str:
@@ -56,21 +56,39 @@ def test_what_is_no_key_is_refused_without_its_content(text: str, message: str) 
     assert not any(word in str(refused.value) for word in text.split() if len(word) > 20)
 
 
-def test_a_key_of_two_sources_counts_once_and_is_revoked_by_fingerprint_or_origin() -> None:
+def test_a_key_of_two_sources_counts_once_has_both_origins_and_goes_with_the_last() -> None:
     one, two = key(), key()
     keys = public_keys.merged(
         public_keys.parse(one, "agent", DOING), public_keys.parse(f"{one}\n{two}", "github:me", DOING)
     )
-    assert [each.origin for each in keys] == ["agent", "github:me"]
-    assert public_keys.without(keys, ["github:me"], DOING) == keys[:1]
+    assert [each.origins for each in keys] == [("agent", "github:me"), ("github:me",)]
+    left = public_keys.without(keys, ["github:me"], DOING)
+    assert [(each.data, each.origins) for each in left] == [(keys[0].data, ("agent",))]
+    assert public_keys.lost_origin(keys, left) == left
+    assert public_keys.without(left, ["agent"], DOING) == []
+    assert public_keys.without(keys, ["agent", "github:me"], DOING) == []
     assert public_keys.without(keys, [keys[0].fingerprint], DOING) == keys[1:]
     with pytest.raises(InvalidInput, match="no key is SHA256:none"):
         public_keys.without(keys, ["agent", "SHA256:none"], DOING)
 
 
-def test_what_is_written_is_read_and_a_line_of_somebody_else_is_not() -> None:
-    keys = public_keys.parse(f"{key()}\n{key()}", "agent", DOING)
-    assert public_keys.read(public_keys.text(keys) + 'command="x" ssh-ed25519 AAAA') == keys
+def test_an_origin_that_two_people_may_have_is_not_revoked() -> None:
+    keys = public_keys.parse(f"{key()}\n{key()}", "file:id_ed25519.pub", DOING)
+    with pytest.raises(InvalidInput, match="several keys have the origin") as refused:
+        public_keys.without(keys, ["file:id_ed25519.pub"], DOING)
+    assert all(each.fingerprint in refused.value.hint for each in keys)
+
+
+def test_what_is_written_is_read_and_a_line_of_somebody_else_is_unknown() -> None:
+    keys = public_keys.merged(
+        public_keys.parse(f"{key()}\n{key()}", "agent", DOING), public_keys.parse(key(), "github:me", DOING)
+    )
+    keys = public_keys.merged(keys, public_keys.parse(keys[0].line, "github:me", DOING))
+    content = public_keys.text(keys)
+    assert public_keys.read(content) == public_keys.Authorized(keys, {})
+    more = public_keys.read(f'{content}\n# a comment\ncommand="x" ssh-ed25519 AAAA\n{key()} \x1b[2J,,b\n')
+    assert list(more.unknown) == [6]
+    assert more.keys[-1].origins == ("_2J", "b")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "-a", "a--b", "a-", "a" * 40, "../x", "a b"])
