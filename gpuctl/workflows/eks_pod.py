@@ -1,15 +1,12 @@
-"""A GPU pod in a cluster: make it, wait until ssh answers, add and revoke keys, and test its GPUs."""
+"""A GPU pod in a cluster: make it, wait until ssh answers, and test its GPUs."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.deploy import pod_progress
@@ -18,74 +15,24 @@ from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, unknown_because
 from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.domain.pod_status import last_termination, runs, statuses
-from gpuctl.edges import public_keys as key_sources
 from gpuctl.edges.kube import pod_exec, port_stream
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
 from gpuctl.edges.kube.pod_exec import Command, NotStarted
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import gpu_test, model, objects, public_keys, scripts
+from gpuctl.eks.gpu_pod import gpu_test, model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.eks.gpu_pod.public_keys import Authorized, PublicKey
+from gpuctl.eks.gpu_pod.public_keys import PublicKey
 from gpuctl.workflows.eks_access import Place
+from gpuctl.workflows.eks_pod_keys import add_keys, await_keys, keys_secret
+from gpuctl.workflows.eks_pod_read import LOOK_S, await_end, is_ending, ours, pod_of, pod_or_ending
 
 Object = dict[str, Any]
 Progress = Callable[[str], object]
 MERGE = "application/merge-patch+json"
-LOOK_S, GONE_S, ANSWER_S = 1.0, 120.0, 20.0
-SYNC_S = 180.0  # kubelets refresh mounted Secrets within two minutes, and sooner when the pod changes
+ANSWER_S = 20.0
 TEST_S = 180.0  # importing torch from a cold disk takes a minute
-ATTEMPTS = 5
 NO_REHEARSAL = "does not support dry run"  # a webhook with side effects (Kubernetes, dryRun)
-ADD_KEYS = "add a key to the ssh agent, or use --key FILE or --github USER"
 LOGS = "`kubectl logs` and `kubectl describe pod` show more"
-
-
-@dataclass(frozen=True)
-class KeySources:
-    """Sources of public keys: files, users of GitHub, and the agent."""
-
-    files: Sequence[Path]
-    github: Sequence[str]
-    agent: bool = False
-
-
-def read_keys(sources: KeySources) -> list[PublicKey]:
-    """Public keys of all sources; InvalidInput names the first that has none. An empty agent is no error."""
-    keys = []
-    if sources.agent:
-        text, _ = key_sources.of_agent()
-        keys += _agent_keys(text)
-    for path in sources.files:
-        doing = f"use the public key {path}"
-        keys += _some(public_keys.parse(_content(path, doing), f"file:{path.name}", doing), doing)
-    for user in sources.github:
-        doing = f"use the public keys of the GitHub user {user}"
-        if not public_keys.GITHUB_USER.fullmatch(user):
-            raise InvalidInput(doing, "that is no name of a GitHub user", "it has letters, digits and single hyphens")
-        keys += _some(public_keys.parse(key_sources.of_github(user), f"github:{user}", doing), doing)
-    return public_keys.merged([], keys)
-
-
-def _agent_keys(text: str) -> list[PublicKey]:
-    """Keys of the agent that sshd takes; certificates and others are left out."""
-    keys = []
-    for line in text.splitlines():
-        with contextlib.suppress(InvalidInput):
-            keys += public_keys.parse(line, "agent", "use the agent's keys")
-    return keys
-
-
-def _some(keys: list[PublicKey], doing: str) -> list[PublicKey]:
-    if not keys:
-        raise InvalidInput(doing, "no key is in it", "`ssh-keygen -t ed25519` makes one")
-    return keys
-
-
-def _content(path: Path, doing: str) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError as error:
-        raise InvalidInput(doing, error.strerror or str(error), "name a file such as ~/.ssh/id_ed25519.pub") from error
 
 
 # ---- the pod ---------------------------------------------------------------------------------------------------------
@@ -108,10 +55,10 @@ def ensure(cluster: Cluster, place: Place, request: PodRequest, progress: Progre
     """
     doing = f"make the pod {place.pod}"
     model.check_options(request.options)
-    existing = _pod(cluster, place)
+    existing = pod_or_ending(cluster, place)
     parts = _parts(cluster, place)
     form = _form(existing, parts.keys)
-    keep = existing is not None and not request.replace and not _has_ended(existing) and not _is_ending(existing)
+    keep = existing is not None and not request.replace and not _has_ended(existing) and not is_ending(existing)
     if keep:
         _check_same(place, request.options, form)
     desired = form if keep and form else model.form_of(request.options, form, doing)
@@ -121,39 +68,16 @@ def ensure(cluster: Cluster, place: Place, request: PodRequest, progress: Progre
         _check_workspace(parts.claim, request.options)
     if not keep:
         _rehearse(cluster, place, desired, parts, _Running(existing, form))
-    authorized = _add_keys(cluster, place, request.keys, desired, progress)
+    authorized = add_keys(cluster, place, request.keys, desired, progress)
     if existing is not None and keep:
-        _await_keys(cluster, place, existing, authorized, progress)
+        await_keys(cluster, place, existing, authorized, progress)
         return existing
     if existing is not None:
-        if not _is_ending(existing):
+        if not is_ending(existing):
             progress(f"deleting the pod {place.pod}; its workspace stays")
             cluster.delete(existing)
-        _await_end(cluster, place, existing)
+        await_end(cluster, place, existing)
     return _make(cluster, place, desired)
-
-
-def pod_of(cluster: Cluster, place: Place) -> Object | None:
-    """The pod; None if it does not exist, or ends already. `InvalidInput` if gpuctl did not make it."""
-    pod = _pod(cluster, place)
-    if pod is not None and _is_ending(pod):
-        _await_end(cluster, place, pod)
-        return None
-    return pod
-
-
-def _pod(cluster: Cluster, place: Place) -> Object | None:
-    """The pod, also while it ends."""
-    return _ours(cluster, place, "Pod", place.pod)
-
-
-def _ours(cluster: Cluster, place: Place, kind: str, name: str) -> Object | None:
-    """An object by name, None if it does not exist; `InvalidInput` if gpuctl did not make it for this pod."""
-    item = cluster.get(cluster.kind("v1", kind), name)
-    if item is not None and (item["metadata"].get("labels") or {}).get(model.POD_LABEL) != place.pod:
-        wrong = f"{cluster.namespace} has a {kind} {name} that gpuctl did not make for this pod"
-        raise InvalidInput(f"use the pod {place.pod}", wrong, "choose another name with --pod")
-    return item
 
 
 @dataclass(frozen=True)
@@ -165,9 +89,9 @@ class _Parts:
 
 
 def _parts(cluster: Cluster, place: Place) -> _Parts:
-    keys = _keys_secret(cluster, place)
-    claim = _ours(cluster, place, "PersistentVolumeClaim", model.workspace_name(place.pod))
-    _ours(cluster, place, "ConfigMap", model.start_name(place.pod))
+    keys = keys_secret(cluster, place)
+    claim = ours(cluster, place, "PersistentVolumeClaim", model.workspace_name(place.pod))
+    ours(cluster, place, "ConfigMap", model.start_name(place.pod))
     return _Parts(keys, claim)
 
 
@@ -176,7 +100,7 @@ def _form(pod: Object | None, keys: Object | None) -> Form | None:
     of_pod, written = (
         model.read_form((item or {}).get("metadata", {}).get("annotations") or {}) for item in (pod, keys)
     )
-    return (written or of_pod) if pod is None or _is_ending(pod) else of_pod
+    return (written or of_pod) if pod is None or is_ending(pod) else of_pod
 
 
 @dataclass(frozen=True)
@@ -201,7 +125,7 @@ def _rehearse(cluster: Cluster, place: Place, form: Form, parts: _Parts, before:
         except GpuctlError as error:
             if _is_passable(error, form, before):
                 continue
-            if before.pod is None or _is_ending(before.pod) or isinstance(error, Unreachable):
+            if before.pod is None or is_ending(before.pod) or isinstance(error, Unreachable):
                 raise
             stays = "the pod stays as it is"
             if NO_REHEARSAL in error.wrong or " quota " in error.wrong:  # it may be taken once the old pod is gone
@@ -271,22 +195,6 @@ def _has_ended(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
-def _is_ending(pod: Object) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
-
-
-def _await_end(cluster: Cluster, place: Place, pod: Object) -> None:
-    end = time.monotonic() + GONE_S
-    while True:
-        now = cluster.get(cluster.kind("v1", "Pod"), place.pod)
-        if now is None or now["metadata"]["uid"] != pod["metadata"]["uid"]:
-            return
-        if time.monotonic() > end:
-            wrong = f"the pod {place.pod} still ends after {GONE_S:g} s"
-            raise GpuctlError(f"make the pod {place.pod}", wrong, "is its node up? `kubectl get nodes` shows it")
-        time.sleep(LOOK_S)
-
-
 def _make(cluster: Cluster, place: Place, form: Form) -> Object:
     """Make volume, scripts, host key and pod. The host key is of this pod alone, and goes with it."""
     doing = f"make the pod {place.pod}"
@@ -322,139 +230,6 @@ def _remove_unused(cluster: Cluster, place: Place, used: str) -> None:
     for secret in cluster.find(cluster.kind("v1", "Secret"), objects.labels(place.pod, "host")):
         if secret["metadata"]["name"] != used and not secret["metadata"].get("ownerReferences"):
             cluster.delete(secret)
-
-
-# ---- keys ------------------------------------------------------------------------------------------------------------
-
-
-def keys_of(cluster: Cluster, place: Place) -> Authorized:
-    """Keys that may log in; none if the pod has no Secret of keys yet."""
-    return public_keys.read(_content_of(_keys_secret(cluster, place)))
-
-
-def _keys_secret(cluster: Cluster, place: Place) -> Object | None:
-    return _ours(cluster, place, "Secret", model.keys_name(place.pod))
-
-
-def _content_of(secret: Object | None) -> str:
-    """Content of authorized_keys; empty without a Secret."""
-    data = (secret or {}).get("data") or {}
-    return base64.b64decode(data.get(scripts.AUTHORIZED) or "").decode(errors="replace")
-
-
-def _add_keys(
-    cluster: Cluster, place: Place, added: Sequence[PublicKey], form: Form, progress: Progress
-) -> list[PublicKey]:
-    def add(existing: list[PublicKey]) -> list[PublicKey]:
-        keys = public_keys.merged(existing, added)
-        if not keys:
-            raise InvalidInput(f"make the pod {place.pod}", "there is no public key that may log in", ADD_KEYS)
-        return keys
-
-    return _change_keys(cluster, place, _Change(add, form), progress)
-
-
-def change_keys(
-    cluster: Cluster, place: Place, added: Sequence[PublicKey], revoked: Sequence[str], progress: Progress
-) -> list[PublicKey]:
-    """Add and revoke keys, and wait until the pod has them. A session that is open stays open."""
-    doing = f"change the keys of {place.pod}"
-    staying = list[PublicKey]()
-
-    def change(existing: list[PublicKey]) -> list[PublicKey]:
-        left = public_keys.without(existing, revoked, doing)
-        staying[:] = public_keys.lost_origin(existing, left)
-        return public_keys.merged(left, added)
-
-    if _keys_secret(cluster, place) is None:
-        raise InvalidInput(doing, "it has none", f"`gpuctl eks pod {place.cluster}` makes the pod with keys")
-    keys = _change_keys(cluster, place, _Change(change), progress)
-    for key in staying:
-        progress(f"{key.fingerprint} may still log in: it also has the origin {key.origin}")
-    pod = pod_of(cluster, place)
-    if pod is not None:
-        _await_keys(cluster, place, pod, keys, progress)
-    return keys
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A change of the Secret of keys: of its keys, and of the pod's values if there is a `form`."""
-
-    of_keys: Callable[[list[PublicKey]], list[PublicKey]]
-    form: Form | None = None
-
-
-def _change_keys(cluster: Cluster, place: Place, change: _Change, progress: Progress) -> list[PublicKey]:
-    """Change the Secret; a change of somebody else in between is taken into account."""
-    for attempt in range(ATTEMPTS):
-        secret = _keys_secret(cluster, place)
-        content = _content_of(secret)
-        before = public_keys.read(content)
-        keys = change.of_keys(before.keys)
-        try:
-            if secret is None:
-                _make_keys(cluster, place, keys, change.form)
-            elif content != public_keys.text(keys) or (change.form and model.read_form(_notes(secret)) != change.form):
-                _write_keys(cluster, secret, keys, change.form)
-        except Conflict:
-            if attempt == ATTEMPTS - 1:
-                raise
-            continue
-        if before.unknown:
-            numbers = ", ".join(str(number) for number in before.unknown)
-            progress(f"removed from the keys: lines that gpuctl did not write ({numbers})")
-        return keys
-    raise AssertionError("unreachable")
-
-
-def _notes(item: Object) -> dict[str, str]:
-    return item["metadata"].get("annotations") or {}
-
-
-def _make_keys(cluster: Cluster, place: Place, keys: list[PublicKey], form: Form | None) -> None:
-    """Make the Secret; `Conflict` if somebody else made it meanwhile."""
-    if form is None:
-        raise GpuctlError(f"change the keys of {place.pod}", "they were deleted meanwhile", "run the command again")
-    desired = objects.keys(place.pod, keys, form)
-    path = cluster.path_of(cluster.kind("v1", "Secret"))
-    cluster.ask(Request(f"make {name_of(desired)}", "POST", path, (("fieldManager", "gpuctl"),), desired))
-
-
-def _write_keys(cluster: Cluster, secret: Object, keys: list[PublicKey], form: Form | None) -> None:
-    """Change the Secret; `Conflict` if it changed since it was read."""
-    encoded = base64.b64encode(public_keys.text(keys).encode()).decode()
-    meta: Object = {"resourceVersion": secret["metadata"]["resourceVersion"]}
-    meta |= {"annotations": {model.FORM: form.as_text()}} if form else {}
-    body = {"metadata": meta, "data": {scripts.AUTHORIZED: encoded}}
-    path = cluster.path_of(cluster.kind("v1", "Secret"), secret["metadata"]["name"])
-    query = (("fieldManager", "gpuctl"),)
-    cluster.ask(Request(f"change {name_of(secret)}", "PATCH", path, query, body, MERGE))
-
-
-def _await_keys(cluster: Cluster, place: Place, pod: Object, keys: Sequence[PublicKey], progress: Progress) -> None:
-    """Wait until the pod's own file has exactly these keys; a change of the pod makes its node look at once."""
-    if not runs(pod, objects.CONTAINER):
-        return
-    expected = public_keys.text(keys)
-    digest = hashlib.sha256(expected.encode()).hexdigest()[:16]
-    path = cluster.path_of(cluster.kind("v1", "Pod"), place.pod)
-    body = {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {model.KEYS: digest}}}
-    cluster.ask(Request(f"change the pod {place.pod}", "PATCH", path, (), body, MERGE))
-    end, reported = time.monotonic() + SYNC_S, False
-    command = Command(["cat", f"{scripts.KEYS}/{scripts.AUTHORIZED}"], objects.CONTAINER, ANSWER_S)
-    while True:
-        _, output = pod_exec.read(cluster, place.pod, command)
-        if output.decode(errors="replace") == expected:
-            return
-        if time.monotonic() > end:
-            wrong = f"the pod still has the keys from before after {SYNC_S:g} s"
-            hint = "the Secret is changed: the pod follows when its node does; --replace makes it again"
-            raise GpuctlError(f"change the keys of {place.pod}", wrong, hint)
-        if not reported:
-            progress("waiting until the pod has the keys; that takes up to two minutes")
-            reported = True
-        time.sleep(LOOK_S)
 
 
 # ---- its state -------------------------------------------------------------------------------------------------------

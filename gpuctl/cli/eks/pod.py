@@ -99,13 +99,13 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks.gpu_pod.model import Options, check_options
-    from gpuctl.workflows import eks_pod, eks_ssh
+    from gpuctl.workflows import eks_pod, eks_pod_keys, eks_ssh
 
     check_folder(metrics)
     started = time.monotonic()
     chosen = Options(**vars(request.form))
     check_options(chosen)
-    keys = eks_pod.read_keys(eks_pod.KeySources(request.key_files, request.github, agent=request.agent))
+    keys = eks_pod_keys.read_keys(eks_pod_keys.KeySources(request.key_files, request.github, agent=request.agent))
     place = pod_options.find(request.place)
     cluster = place.connect()
     eks_ssh.check_entry(cluster, place)
@@ -206,15 +206,15 @@ def keys(request: KeysCommand) -> None:
     Returns once the pod has them. A session that is open stays open when its key is revoked: --replace of eks pod ends
     it.
     """
-    from gpuctl.workflows import eks_pod
+    from gpuctl.workflows import eks_pod_keys
 
-    added = eks_pod.read_keys(eks_pod.KeySources(request.key_files, request.github))
+    added = eks_pod_keys.read_keys(eks_pod_keys.KeySources(request.key_files, request.github))
     place = pod_options.find(request.place)
     cluster = place.connect()
     if added or request.revoke:
-        _list(eks_pod.change_keys(cluster, place, added, request.revoke, echo), {})
+        _list(eks_pod_keys.change_keys(cluster, place, added, request.revoke, echo), {})
         return
-    authorized = eks_pod.keys_of(cluster, place)
+    authorized = eks_pod_keys.keys_of(cluster, place)
     _list(authorized.keys, authorized.unknown)
     if authorized.unknown:
         raise click.exceptions.Exit(1)

@@ -16,7 +16,7 @@ from gpuctl.edges.kube.cluster import Object, Request
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import model, objects, public_keys
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.workflows import eks_pod
+from gpuctl.workflows import eks_pod, eks_pod_keys
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import Patience, PodRequest
 from tests.rig.standin_namespace import StandinNamespace, merged
@@ -128,7 +128,7 @@ def test_a_pod_that_ends_is_made_again_with_its_values(monkeypatch: pytest.Monke
 def test_a_change_of_keys_leaves_the_values() -> None:
     cluster = with_pod()
     added = public_keys.parse(pair()[1], "github:me", "use it")
-    eks_pod.change_keys(cluster, PLACE, added, [], lambda _: None)
+    eks_pod_keys.change_keys(cluster, PLACE, added, [], lambda _: None)
     del cluster.items[cluster.name("Pod", "gpu")]
     assert form_of(ensure(cluster)) == FORM
 
@@ -154,7 +154,7 @@ def test_keys_of_somebody_elses_secret_are_not_listed() -> None:
     cluster = StandinNamespace()
     cluster.add({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gpu-keys"}})
     with pytest.raises(InvalidInput, match="did not make"):
-        eks_pod.keys_of(cluster, PLACE)
+        eks_pod_keys.keys_of(cluster, PLACE)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_two_users_who_make_the_secret_at_once_both_have_their_key() -> None:
 
     cluster.refuse = make_first
     ensure(cluster, image="registry/ml:1")
-    assert eks_pod.keys_of(cluster, PLACE).keys == [*theirs, *KEYS]
+    assert eks_pod_keys.keys_of(cluster, PLACE).keys == [*theirs, *KEYS]
 
 
 def test_a_line_of_somebody_else_is_unknown_until_a_change_removes_it() -> None:
@@ -205,20 +205,20 @@ def test_a_line_of_somebody_else_is_unknown_until_a_change_removes_it() -> None:
     foreign = 'command="sh" ssh-ed25519 AAAA\n'
     content = base64.b64encode(f"{public_keys.text(KEYS)}{foreign}".encode()).decode()
     cluster.items[cluster.name("Secret", "gpu-keys")]["data"]["authorized_keys"] = content
-    listed = eks_pod.keys_of(cluster, PLACE)
+    listed = eks_pod_keys.keys_of(cluster, PLACE)
     assert (listed.keys, list(listed.unknown)) == (KEYS, [2])
-    eks_pod.change_keys(cluster, PLACE, KEYS, [], notes.append)
-    assert eks_pod.keys_of(cluster, PLACE) == public_keys.Authorized(KEYS, {})
+    eks_pod_keys.change_keys(cluster, PLACE, KEYS, [], notes.append)
+    assert eks_pod_keys.keys_of(cluster, PLACE) == public_keys.Authorized(KEYS, {})
     assert notes == ["removed from the keys: lines that gpuctl did not write (2)"]
 
 
 def test_a_key_that_stays_under_another_origin_is_named() -> None:
     cluster, notes = with_pod(), list[str]()
     same = public_keys.parse(KEYS[0].line, "github:me", "use it")
-    eks_pod.change_keys(cluster, PLACE, same, [], notes.append)
-    eks_pod.change_keys(cluster, PLACE, [], ["github:me"], notes.append)
+    eks_pod_keys.change_keys(cluster, PLACE, same, [], notes.append)
+    eks_pod_keys.change_keys(cluster, PLACE, [], ["github:me"], notes.append)
     assert notes == [f"{KEYS[0].fingerprint} may still log in: it also has the origin agent"]
-    assert eks_pod.keys_of(cluster, PLACE).keys == KEYS
+    assert eks_pod_keys.keys_of(cluster, PLACE).keys == KEYS
 
 
 # ---- sshd ------------------------------------------------------------------------------------------------------------
