@@ -29,6 +29,7 @@ from gpuctl.workflows.eks_pod_read import LOOK_S, await_end, is_ending, ours, po
 Object = dict[str, Any]
 Progress = Callable[[str], object]
 MERGE = "application/merge-patch+json"
+AS_GPUCTL = (("fieldManager", "gpuctl"),)
 ANSWER_S = 20.0
 TEST_S = 180.0  # importing torch from a cold disk takes a minute
 NO_REHEARSAL = "does not support dry run"  # a webhook with side effects (Kubernetes, dryRun)
@@ -117,11 +118,10 @@ def _rehearse(cluster: Cluster, place: Place, form: Form, parts: _Parts, before:
     drafts = [objects.pod(name, form, f"{name}-host", "none")]
     drafts += [] if parts.claim else [objects.workspace(name, form)]
     for draft in drafts:
-        query = (("fieldManager", "gpuctl"), ("dryRun", "All"))
         path = cluster.path_of(cluster.kind_of(draft))
         doing = f"make the {'pod' if draft['kind'] == 'Pod' else 'workspace of the pod'} {place.pod}"
         try:
-            cluster.ask(Request(doing, "POST", path, query, draft))
+            cluster.ask(Request(doing, "POST", path, (*AS_GPUCTL, ("dryRun", "All")), draft))
         except GpuctlError as error:
             if _is_passable(error, form, before):
                 continue
@@ -200,7 +200,9 @@ def _make(cluster: Cluster, place: Place, form: Form) -> Object:
     doing = f"make the pod {place.pod}"
     claims = cluster.kind("v1", "PersistentVolumeClaim")
     if cluster.get(claims, model.workspace_name(place.pod)) is None:
-        cluster.apply(objects.workspace(place.pod, form))
+        workspace = objects.workspace(place.pod, form)
+        with contextlib.suppress(Conflict):  # somebody else made it at this moment
+            cluster.ask(Request(f"make {name_of(workspace)}", "POST", cluster.path_of(claims), AS_GPUCTL, workspace))
     cluster.apply(objects.start(place.pod, form))
     private, public = pair()
     secret = objects.host(place.pod, secrets.token_hex(4), private)
@@ -208,7 +210,7 @@ def _make(cluster: Cluster, place: Place, form: Form) -> Object:
     body = objects.pod(place.pod, form, secret["metadata"]["name"], public)
     path = cluster.path_of(cluster.kind("v1", "Pod"))
     try:
-        pod = cluster.once(Request(doing, "POST", path, (("fieldManager", "gpuctl"),), body))
+        pod = cluster.once(Request(doing, "POST", path, AS_GPUCTL, body))
     except Conflict as error:
         raise GpuctlError(doing, "somebody else made it at this moment", "run the command again") from error
     _own(cluster, secret, pod)
@@ -263,7 +265,7 @@ def wait(cluster: Cluster, place: Place, pod: Object, patience: Patience, progre
             text += f"; {ssh.message}"
         elif state.hopeless or late:
             after = "" if state.hopeless else f" after {patience.limit_s:g} s"
-            hint = "the pod stays, and may become ready: run the command again; `kubectl describe pod` shows more"
+            hint = f"the pod stays, and may become ready: run the command again; {LOGS}"
             return [fail("pod", subject, f"it {_words(state)}{after}", hint)]
         if text != before:
             progress(f"{place.pod} {text}")

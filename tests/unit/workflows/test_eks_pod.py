@@ -83,6 +83,12 @@ def test_the_rehearsal_has_another_name_than_the_running_pod() -> None:
     assert claim == f"PersistentVolumeClaim {pod.removeprefix('Pod ')}-workspace"
 
 
+def test_the_workspace_is_made_without_the_right_to_change_claims() -> None:
+    cluster = StandinNamespace()
+    ensure(cluster, image="registry/ml:1")
+    assert [method for method, path in cluster.writes if path.startswith("persistentvolumeclaims")] == ["POST"]
+
+
 def test_a_quota_that_counts_the_old_pod_does_not_keep_a_new_one_of_its_size() -> None:
     cluster = with_pod()
     before = cluster.items[cluster.name("Pod", "gpu")]["metadata"]["uid"]
