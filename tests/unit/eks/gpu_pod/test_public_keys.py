@@ -49,6 +49,8 @@ def small_rsa() -> str:
         (pair()[0], "it holds a private key"),
         ("<html>not found</html>", "does not begin with a type"),
     ],
+    # Keys are made anew in each process.
+    ids=["option", "option without quotes", "type alone", "cut", "type", "dsa", "small rsa", "private", "page"],
 )
 def test_what_is_no_key_is_refused_without_its_content(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as refused:
