@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils import (
         answers,
         gpu_settings,
+        kubelet_resources,
         profiles,
         typed_json,
         visit_failures,
@@ -63,6 +64,7 @@ __all__ = [
     "gpu_xml",
     "gpuhost",
     "gpus_per_process",
+    "kubelet_resources",
     "launch",
     "launch_answers",
     "lustre",
@@ -92,6 +94,7 @@ MODULES = {
     "mpirun_command": "module_utils.launch.mpirun_command",
     "answers": "plugin_utils.answers",
     "gpu_settings": "plugin_utils.gpu_settings",
+    "kubelet_resources": "plugin_utils.kubelet_resources",
     "profiles": "plugin_utils.profiles",
     "typed_json": "plugin_utils.typed_json",
     "visit_failures": "plugin_utils.visit_failures",

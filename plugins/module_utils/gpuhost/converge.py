@@ -101,7 +101,7 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
     """Remove temporary files that a killed run may have left beside the files it was replacing."""
     for entry in (entry for record in earlier if not record.done for entry in record.entries):
         kind, _, place = entry.setting.partition(":")
-        if kind in ("file", "line", "comment"):
+        if kind in ("file", "line", "comment", "kubelet"):
             host.clear(place.partition(":")[0])
 
 
