@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import api as gpuhost_api
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import gpus as gpuhost_gpus
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import host as gpuhost_host
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.acts import gpu_sessions
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_use, gpu_xml, lustre, nvlink
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
@@ -59,10 +63,14 @@ __all__ = [
     "fact_types",
     "failures",
     "full_command",
+    "gpu_sessions",
     "gpu_settings",
     "gpu_use",
     "gpu_xml",
     "gpuhost",
+    "gpuhost_api",
+    "gpuhost_gpus",
+    "gpuhost_host",
     "gpus_per_process",
     "kubelet_resources",
     "launch",
@@ -84,9 +92,13 @@ PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
 MODULES = {
     "bounds": "module_utils.gpuhost.bounds",
     "fact_types": "module_utils.gpuhost.facts.answer_types",
+    "gpu_sessions": "module_utils.gpuhost.acts.gpu_sessions",
     "gpu_use": "module_utils.gpuhost.facts.gpu_use",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
+    "gpuhost_api": "module_utils.gpuhost.api",
+    "gpuhost_gpus": "module_utils.gpuhost.gpus",
+    "gpuhost_host": "module_utils.gpuhost.host",
     "lustre": "module_utils.gpuhost.facts.lustre",
     "nvlink": "module_utils.gpuhost.facts.nvlink",
     "launch": "module_utils.launch",

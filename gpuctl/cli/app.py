@@ -7,12 +7,13 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import audit, bootstrap, explain, incident, report, schema, self_update
+from gpuctl.cli import audit, bootstrap, explain, report, schema, self_update
 from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.eks import group as eks
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.gpu_node import group as gpu_node
 from gpuctl.cli.hosts import profile, runs, tune
+from gpuctl.cli.incident import group as incident
 from gpuctl.cli.kube import group as kube
 from gpuctl.cli.nccl import group as nccl
 from gpuctl.cli.nodes import group as nodes

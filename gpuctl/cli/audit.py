@@ -16,12 +16,13 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text import named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpuctl.domain.findings import Finding
     from gpuctl.domain.report import Report
     from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.preflight.facts_file import Fleet
+    from gpuctl.workflows.audit import AuditOptions
     from gpuctl.workflows.audit_bundle import Outputs
     from gpuctl.workflows.audit_slurm import Selection
 
@@ -41,6 +42,7 @@ class AuditRequest:
 
     `slurm`: the nodes of a Slurm cluster, of one `partition` and host list `nodes`. `watch`: an audit every `every`
     seconds, with metrics at the address `serve`. `quiet`: without progress.
+    `probe`: the GPU nodes of a Kubernetes `context`, by pods of the image `probe_image` in `namespace`.
     `act`: "drain" nodes with a FAIL, in Kubernetes if a `context` is named; `yes`: without a question.
     """
 
@@ -60,6 +62,9 @@ class AuditRequest:
     strict: bool
     act: str | None
     context: str
+    probe: bool
+    probe_image: str
+    namespace: str
     yes: bool
     watch: bool
     every: float
@@ -91,8 +96,7 @@ class AuditRequest:
     click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
                  help="Seconds between two readings of the adapters' counters."),
     options.visit("node"),
-    click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3",
-                 help="Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
+    options.deep("Run DCGM's diagnosis of this level, too, on nodes that nobody uses. It goes on there if the "
                  "connection is lost; the same command then reads its result."),
     click.option("--watch", is_flag=True, help="Audit again and again until Ctrl-C."),
     click.option("--every", type=options.Finite(10, 86400), default=300, show_default=True,
@@ -101,7 +105,9 @@ class AuditRequest:
                  help="With --watch: serve Prometheus metrics at /metrics; with a port alone, to this machine only."),
     click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
     click.option("--act", type=click.Choice(["drain"]), help="Drain the nodes with a FAIL, after confirmation."),
-    options.other_context("Kubernetes context in which --act drains.  [default: Slurm drains]"),
+    options.other_context("Kubernetes context, in which --act drains, and whose nodes --probe audits.  "
+                          "[default: Slurm drains]"),
+    options.node_probe("With --context: audit its GPU nodes, each by a short-lived privileged pod, which is removed."),
     click.option("--yes", "-y", is_flag=True, help="With --act: do not ask for confirmation."),
 )  # fmt: skip
 @report_options
@@ -113,8 +119,21 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     Exit code 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
     """
     check_folder(metrics)
-    if request.act is None and (request.context or request.yes):
-        raise InvalidInput("audit nodes", "--context and --yes belong to --act drain", "add it, or leave them out")
+    _check(request, form)
+    if request.logs:
+        _audit_files(request, form, metrics)
+    if request.watch:
+        _watch(request, metrics)
+    _audit_nodes(request, form, metrics)
+
+
+def _check(request: AuditRequest, form: Form) -> None:
+    """Refuse options that exclude each other, before any node is asked."""
+    if request.act is None and (request.yes or (request.context and not request.probe)):
+        wrong = "--context and --yes belong to --act drain, or --context to --probe"
+        raise InvalidInput("audit nodes", wrong, "add it, or leave them out")
+    if request.probe:
+        _check_probe(request)
     if request.act is not None and (request.logs or form != "table"):
         raise InvalidInput("drain nodes", "--act needs nodes that are queried now, and a table", "leave out --from")
     if request.files and not request.logs:
@@ -125,11 +144,6 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     _check_watch(request, form)
     if request.save is not None:
         _check_save(request.save)
-    if request.logs:
-        _audit_files(request, form, metrics)
-    if request.watch:
-        _watch(request, metrics)
-    _audit_nodes(request, form, metrics)
 
 
 def _check_save(path: str) -> None:
@@ -138,6 +152,21 @@ def _check_save(path: str) -> None:
 
     if audit_bundle.is_folder(path):
         audit_bundle.check(Path(path))
+
+
+def _check_probe(request: AuditRequest) -> None:
+    if not request.context:
+        raise InvalidInput("audit nodes", "--probe is for nodes of Kubernetes", "add --context NAME")
+    asked = {
+        "--inventory": request.inventory is not None,
+        "--limit": bool(request.limit),
+        "--slurm": request.slurm,
+        "--from": bool(request.logs),
+        "--deep": request.deep is not None,
+    }
+    if wrong := [name for name, is_set in asked.items() if is_set]:
+        message = f"--probe cannot be combined with {named(wrong)}"
+        raise InvalidInput("audit nodes", message, "leave one out, or reach the nodes by ssh with --inventory")
 
 
 def _check_watch(request: AuditRequest, form: Form) -> None:
@@ -181,7 +210,8 @@ def _report(request: AuditRequest, selection: Selection) -> Report:
     code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
     nodes = [*fleet.nodes, *fleet.unasked]
     seconds = round(time.monotonic() - started, 3)
-    target = request.inventory or ("slurm" if request.slurm else "localhost")
+    by_name = request.context if request.probe else request.inventory
+    target = by_name or ("slurm" if request.slurm else "localhost")
     return Report("audit", {target: results}, {"nodes": nodes}, seconds=seconds, code=code)
 
 
@@ -237,8 +267,10 @@ def _watch(request: AuditRequest, metrics: Path | None) -> None:
 
 def _select(request: AuditRequest) -> Selection:
     from gpuctl.hosts import plan as host_plan
-    from gpuctl.workflows import audit_slurm
+    from gpuctl.workflows import audit_kube, audit_slurm
 
+    if request.probe:
+        return audit_kube.select(request.context, request.namespace)
     by_inventory = request.inventory is not None or not request.slurm
     hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if by_inventory else None
     if request.slurm:
@@ -256,11 +288,26 @@ def _ask(request: AuditRequest, selection: Selection) -> Fleet:
     on_result = _ignored if request.quiet else output.unreached
     with_outputs = request.save is not None and audit_bundle.is_folder(request.save)
     asked = flow.AuditOptions(request.forks, request.timeout, request.window, request.since, with_outputs)
-    fleet = flow.ask(selection.hosts, asked, on_result)
+    if request.probe:
+        fleet, left = _ask_by_pods(request, selection, asked, on_result)
+    else:
+        fleet, left = flow.ask(selection.hosts, asked, on_result), ""
+    if left:
+        click.echo(f"note: {left}", err=True)
     if not request.quiet:
         count = output.plural(len(selection.hosts), "node")
         click.echo(f"queried {count} in {time.monotonic() - started:.1f} s", err=True)
     return Fleet(fleet.nodes, {**fleet.unasked, **selection.missing})
+
+
+def _ask_by_pods(
+    request: AuditRequest, selection: Selection, asked: AuditOptions, on_result: Callable[[HostResult], None]
+) -> tuple[Fleet, str]:
+    from gpuctl.workflows import audit_kube
+    from gpuctl.workflows.nodes_kube_probe import ProbeRequest
+
+    probe = ProbeRequest(request.probe_image, request.namespace)
+    return audit_kube.ask(selection, request.context, probe, asked, on_result)
 
 
 def _ignored(_: HostResult) -> None:

@@ -13,6 +13,7 @@ from gpuctl.core.errors import InvalidInput
 
 LOOK = 1 << 16  # bytes that are inspected to recognise text
 GZIP = b"\x1f\x8b"  # magic number of gzip files
+MOST_OF_A_LINE = 1 << 20  # characters; a progress bar without line ends may be long
 
 
 def check(path: Path, hint: str) -> None:
@@ -45,6 +46,12 @@ def open_text(path: Path, hint: str, newline: str | None = None) -> Iterator[Tex
         raise InvalidInput(f"read {path}", wrong, "copy it again; `gzip -t` checks the file") from error
     except OSError as error:
         raise InvalidInput(f"read {path}", error.strerror or str(error), hint) from error
+
+
+def bounded_lines(stream: TextIO) -> Iterator[str]:
+    """Lines of a stream; one without an end comes in parts, so that it does not fill the memory."""
+    while line := stream.readline(MOST_OF_A_LINE):
+        yield line
 
 
 @contextmanager

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gpuctl.core.text import plural
 from gpuctl.domain.findings import Verdict
 
 # Clocks lowered by the hardware, or by the driver to protect it; not by a configured limit or idleness.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 CAPPED = "sw_power_cap"
-REMAPPED_MOST = 512  # Azure's number for "replace" (azurehpc-health-checks); NVIDIA does not confirm it: a warning
+REMAPPED_MOST = 512  # DCGM's error 132, to be triaged; Azure replaces the GPU
 RESET = "drain it and reset the GPU (nvidia-smi --gpu-reset), or reboot"
+ISOLATE = f"{RESET}; then dcgmi diag -r 3, and the field diagnostic if they return"
 LOST = "look for Xid messages in dmesg; drain the node and reboot it"
 AT_WORK = 50  # percent: at full load every GPU reaches its power limit (an H200 that multiplies matrices: 695 of 700 W)
 SHOWN = 3  # values named in one message
@@ -53,9 +55,16 @@ def memory(gpu: Mapping[str, Any]) -> list[HealthIssue]:
         issues.append(HealthIssue(Verdict.FAIL, f"ECC is {gpu['ecc']}, {gpu['ecc_pending']} after a reset", RESET))
     if gpu["recovery"] not in (None, "None"):
         issues.append(HealthIssue(Verdict.FAIL, f"the driver asks for {gpu['recovery']}", "drain the node, then do so"))
-    if gpu["uncorrectable"] or (gpu["remapped"] or 0) > REMAPPED_MOST:
-        message = f"{gpu['uncorrectable'] or 0} uncorrectable errors, {gpu['remapped'] or 0} rows remapped"
-        issues.append(HealthIssue(Verdict.WARN, message, "watch it; dcgmi diag -r 3"))
+    if gpu["uncorrectable"]:
+        message = f"{gpu['uncorrectable']} uncorrectable errors since the driver was loaded"
+        issues.append(HealthIssue(Verdict.FAIL, message, ISOLATE))
+    if (gpu["remapped"] or 0) >= REMAPPED_MOST:
+        message = f"{gpu['remapped']} rows remapped after uncorrectable errors"
+        issues.append(HealthIssue(Verdict.FAIL, message, "drain it; run the field diagnostic, and have it replaced"))
+    if gpu.get("banks_without_reserve"):
+        banks = plural(gpu["banks_without_reserve"], "bank")
+        message = f"{banks} of its memory have no spare rows left"
+        issues.append(HealthIssue(Verdict.WARN, message, "the next error there cannot be repaired: plan a replacement"))
     return [*issues, *_unread(gpu)]
 
 

@@ -15,9 +15,10 @@ def has_dmabuf(kernel: str | None, open_module: bool | None) -> bool | None:
 
     Source: NCCL's user guide, NCCL_DMABUF_ENABLE.
     """
-    if kernel is None or open_module is None:
+    release = version(kernel)
+    if not release or open_module is None:
         return None
-    return open_module and version(kernel) >= DMABUF_KERNEL
+    return open_module and release >= DMABUF_KERNEL
 
 
 def version(text: str | None) -> tuple[int, ...]:

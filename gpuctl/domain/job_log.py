@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from gpuctl.core.redact import removed
 from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding, Verdict, unknown
 
@@ -277,7 +278,10 @@ def _failures_of(line: Line) -> list[JobFailure]:
         first = JobFailure(line.number, f"srun: {match['how']}", match.group(), node=match["node"], source="srun")
         return [replace(first, rank=rank) for rank in _ranks(match["ranks"]) if match["how"] != "Terminated"]
     one = _failure_of(line)
-    return [] if one is None else [replace(one, text=one.text.strip()[:MOST_TEXT])]
+    if one is None:
+        return []
+    text, _ = removed(one.text.strip()[: 4 * MOST_TEXT])  # before the cut, which could leave a part of a secret
+    return [replace(one, text=text[:MOST_TEXT])]
 
 
 def _failure_of(line: Line) -> JobFailure | None:

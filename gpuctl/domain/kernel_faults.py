@@ -17,7 +17,10 @@ DIAGNOSE = "run the vendor's hardware diagnosis; have the part replaced"
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of message. `check`: its family; a message that matches several belongs to the first of `FAULTS`."""
+    """A kind of message. `check`: its family; a message that matches several belongs to the first of `FAULTS`.
+
+    `covered_by`: messages of others that report the same fault, beside which this kind is none.
+    """
 
     check: str
     name: str
@@ -26,6 +29,7 @@ class Fault:
     meaning: str
     hint: str
     source: str = KERNEL
+    covered_by: str = ""
 
 
 # ENA and mlx5 print the same words as EFA: only lines with EFA's own names count as its.
@@ -73,8 +77,22 @@ FAULTS = (
         Verdict.WARN, "a PCIe link has corrected errors", "reseat the card or riser if they return",
     ),
     Fault(
-        "kernel", "lockup", r"soft lockup|hard LOCKUP|rcu: .*(?:stall|detected)|kernel BUG|Kernel panic",
+        "kernel", "lockup", r"soft lockup|hard LOCKUP|rcu: .*(?:stall|detected)|kernel BUG|Kernel panic"
+        r"|BUG: (?:unable to handle|KASAN|Bad|scheduling while|workqueue)|Unable to handle kernel|Oops: "
+        r"|Internal error: |general protection fault(?:, probably|: [0-9a-f]{4} \[#)",
         Verdict.FAIL, "the kernel hung or crashed", "drain the node and reboot it; keep the log for support",
+    ),
+    Fault(
+        "kernel", "gpu-driver", r"NVRM:.*(?:RmInitAdapter failed|rm_init_adapter failed|probe routine failed"
+        r"|failed to (?:initialize|load).*\b(?:GSP|adapter)\b)|nvidia [0-9a-f:.]+: probe .*failed",
+        Verdict.FAIL, "the driver could not start a GPU",
+        "drain the node and reboot it; if it returns, contact NVIDIA support with the output of nvidia-bug-report.sh",
+        "NVIDIA, driver",
+    ),
+    Fault(
+        "kernel", "gsp-timeout", r"NVRM:.*\bGSP (?:RPC )?[Tt]imeout",
+        Verdict.FAIL, "the firmware of a GPU did not answer", "drain the node and reset the GPU, or reboot",
+        "NVIDIA, driver", covered_by=r"NVRM: Xid \(.*\): (?:119|120)\b",
     ),
     Fault(
         "kernel", "hung-task", r"task .{1,40} blocked for more than \d+ seconds",
@@ -111,7 +129,7 @@ FAULTS = (
 )  # fmt: skip
 
 
-ANY = re.compile("|".join(fault.pattern for fault in FAULTS))
+ANY = re.compile("|".join(pattern for fault in FAULTS for pattern in (fault.pattern, fault.covered_by) if pattern))
 
 
 def find(lines: Iterable[str], subject: str, earlier: bool = False) -> list[Finding]:
@@ -120,9 +138,11 @@ def find(lines: Iterable[str], subject: str, earlier: bool = False) -> list[Find
     `earlier`: the lines are of a boot before this one; then no fault is worse than WARN.
     """
     found: dict[str, list[str]] = {}
+    lines = list(lines)
+    covered = {f.name for f in FAULTS if f.covered_by and any(re.search(f.covered_by, line) for line in lines)}
     for line in lines:
         fault = next((fault for fault in FAULTS if re.search(fault.pattern, line)), None)
-        if fault:
+        if fault and fault.name not in covered:
             found.setdefault(fault.name, []).append(line)
     return [_finding(fault, found[fault.name], subject, earlier) for fault in FAULTS if fault.name in found]
 

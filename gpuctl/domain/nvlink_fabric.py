@@ -24,6 +24,11 @@ def not_joined(gpus: Gpus) -> list[str]:
     )
 
 
+def faults(gpus: Gpus) -> dict[int, str]:
+    """Index of a GPU -> what its fabric health has against it; only newer drivers report it."""
+    return {index: ", ".join(gpu["fabric_faults"]) for index, gpu in enumerate(gpus) if gpu.get("fabric_faults")}
+
+
 def unreported(gpus: Gpus) -> list[bool]:
     """For each GPU, True if its status is missing, or its state although its model has one."""
     some = bool(states(gpus))

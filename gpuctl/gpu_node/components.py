@@ -25,7 +25,7 @@ def toolkit(case: Case) -> Planned:
         return None, []
     row = case.known.toolkit[0]
     component = Component("container toolkit", f"{case.request.toolkit}-{row.revision}", None)
-    return _packages(case, component, row.packages, TOOLKIT_REPOSITORY)
+    return of_packages(case, component, row.packages, TOOLKIT_REPOSITORY)
 
 
 def dcgm(case: Case) -> Planned:
@@ -44,7 +44,7 @@ def dcgm(case: Case) -> Planned:
         return Component("dcgm", case.request.dcgm, None), [unknown("dcgm", case.host, message, hint)]
     removes = tuple(name for name in row.removes if name in (case.facts.packages or {}))
     component = Component("dcgm", case.request.dcgm, None, removes=removes, why=f"for CUDA {major}")
-    return _packages(case, component, row.packages, CUDA_REPOSITORY)
+    return of_packages(case, component, row.packages, CUDA_REPOSITORY)
 
 
 def efa(case: Case) -> Planned:
@@ -115,7 +115,7 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _packages(case: Case, component: Component, packages: Sequence[str], add: str) -> Planned:
+def of_packages(case: Case, component: Component, packages: Sequence[str], add: str) -> Planned:
     """The component with its installed version, and the packages to install where it differs from the desired one."""
     facts, desired = case.facts, component.desired
     if facts.packages is None or facts.distribution is None:

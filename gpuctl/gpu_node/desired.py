@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.gpu_node import resolution
+from gpuctl.gpu_node import rdma, resolution
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rows import Knowledge
 
 KIND = "gpu_stack"
-PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma")
 NOUVEAU = "/etc/modprobe.d/gpuctl-nvidia.conf"
 PIN = "/etc/apt/preferences.d/gpuctl-nvidia.pref"
 MODULES = "/etc/modules-load.d/gpuctl-nvidia.conf"
+RDMA_MODULES = "/etc/modules-load.d/gpuctl-rdma.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 MARK = "# Written by gpuctl; `gpuctl rollback --only gpu_stack` takes it back.\n"
 BLACKLIST = f"{MARK}blacklist nouveau\noptions nouveau modeset=0\nblacklist nova_core\nblacklist nova_drm\n"
@@ -46,6 +47,7 @@ def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequenc
         "toolkit": _toolkit(made),
         "dcgm": _dcgm(made, known),
         "efa": _efa(made),
+        "rdma": _rdma(made, known),
     }
     return [_knob(part, (values[part] if part in parts else None) or {}) for part in PARTS]
 
@@ -146,6 +148,29 @@ def _efa(made: StackPlan) -> dict[str, Any] | None:
     source = {"uri": made.efa_uri, "fingerprints": list(made.efa_keys)}
     wanted = {"version": component.desired, "minimal": is_minimal, **source}
     return {"shown": f"{component.desired} {made.efa_kind}", "efa": wanted}
+
+
+def _rdma(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
+    """GDRCopy's packages, and the modules that are loaded now and at boot, ib_core first."""
+    copies, peers = _component(made, rdma.GDRCOPY), _component(made, rdma.PEER_MEMORY)
+    waits = dict(made.waits)
+    copies, peers = (None if part and part.name in waits else part for part in (copies, peers))
+    if copies is None and peers is None:
+        return None
+    row = known.gdrcopy[0]
+    modules = ["ib_core", rdma.PEERMEM] if peers and rdma.has_path(peers, rdma.PEERMEM) else []
+    modules += [row.module] if copies else []
+    shown = [*([peers.desired] if peers else []), *([f"GDRCopy {copies.desired}"] if copies else [])]
+    built = {row.module: rdma.module_version(copies.desired)} if copies else {}
+    text = f"{MARK}{''.join(f'{name}{chr(10)}' for name in modules)}" if modules else None
+    packages = _of(copies) if copies else {}
+    if copies and _component(made, "driver") is None:
+        others = {name for part in made.components for name in (*dict(part.versions), *part.removes)}
+        rest = {name: version for name, version in (made.installs or {}).items() if name not in others}
+        packages["versions"] = {**rest, **packages["versions"]}
+    # Beside a driver that waits for its reboot, the modules cannot be loaded: they are at boot.
+    more = {"files": {RDMA_MODULES: text}, "built": built, "modules": modules, "start": made.reboot is False}
+    return {**packages, "shown": ", ".join(shown), **more}
 
 
 def _of(component: Component) -> dict[str, Any]:

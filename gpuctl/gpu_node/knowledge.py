@@ -172,6 +172,15 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
             why=_TEXT,
         ),
     },
+    "rdma.yml": {
+        "gdrcopy": _rows(rows.GdrCopy, "rows", {"packages": _NAMES, "module": _TEXT}),
+        "dmabuf": _rows(
+            rows.DmaBuf,
+            "rows",
+            {"driver": _TEXT, "kernel": Text(r"\d+\.\d+", "a release such as 5.12")},
+            module=Text(r"\d+\.\d+", "a version such as 1.16"),
+        ),
+    },
     "mig.yml": {
         "mig": _rows(
             rows.Mig,

@@ -59,6 +59,19 @@ class Addition:
 
 
 @dataclass(frozen=True)
+class CdiSpec:
+    """A CDI specification of the host's GPUs. `drivers`: versions of libcuda in it; `gpus`: numbers of its devices.
+
+    `missing`: some of its files that the host does not have.
+    """
+
+    path: str
+    drivers: tuple[str, ...]
+    gpus: tuple[int, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class HostGpuFacts:
     """Facts that decide a host's stack. None: could not be read, never "nothing"; `unread` has the reasons.
 
@@ -72,6 +85,7 @@ class HostGpuFacts:
     infiniband_vpd: tuple[str, ...] | None  # texts of the adapters' vital product data
     efa_devices: tuple[str, ...] | None
     smi_gpus: int | None  # that nvidia-smi lists
+    cdi: tuple[CdiSpec, ...] | None
     kernel: str | None
     headers: bool | None  # of the running kernel
     secure_boot: bool | None
@@ -96,6 +110,12 @@ class HostGpuFacts:
     efa_installed: str | None  # version of the EFA installer, "" if it never ran
     efa_kind: str | None  # full or minimal; None without an installation
     efa_wrong: tuple[str, ...] | None  # why it is half installed, or has no module for the running kernel
+    rdma_drivers: tuple[str, ...] | None  # of the RDMA devices
+    peer_modules: tuple[str, ...] | None  # loaded ones of facts/peer_memory.py
+    peer_symbols: bool | None  # whether ib_core has the interface that nvidia_peermem needs
+    efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
+    gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
+    gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def why(self, *names: str) -> str:
@@ -126,6 +146,9 @@ class StackRequest:
     efa_kind: str | None = None  # None for full; minimal: kernel module and rdma-core only
     efa_source: str | None = None  # where EFA's archives are; None for AWS's server
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
+    peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
+    gdrcopy: str | None = None  # version of its packages, 2.5.2-1
+    after_efa: bool = False  # True if the site sets efa, and this request leaves it to another task
 
     @property
     def branch(self) -> int | None:
@@ -142,7 +165,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the stack: driver, container toolkit, dcgm or efa.
+    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy or peer memory.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
     installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its
@@ -179,6 +202,7 @@ class StackPlan:
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add
     imex_nodes: tuple[str, ...] = ()
+    waits: tuple[tuple[str, str], ...] = ()  # components that stay as they are for now, and for which event
     efa_kind: str = ""
     efa_uri: str = ""  # where EFA's archives are
     efa_keys: tuple[str, ...] = ()  # fingerprints that may sign them

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
-from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers
+from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers, rdma
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
-BUILDS_MODULES = ("driver", "efa")  # by DKMS
+BUILDS_MODULES = ("driver", "efa", "gdrcopy")  # by DKMS
 
 
 class Driver(NamedTuple):
@@ -49,12 +49,13 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
             *gpu_choice.judge_fabric(host, fabric),
             *driver.findings,
         ]
-    planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
-    others = [component for component, _ in planned if component is not None]
-    parts = [*([driver.component] if driver else []), *others]
-    findings += [finding for _, more in planned for finding in more]
-    findings += judge_host(case, driver, parts)
     reboot = needs_reboot(facts, flavour, request) if driver else Choice("no", flavour.why)
+    planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
+    direct = rdma.decide(case, flavour, reboot, planned[-1][0])
+    others = [*(component for component, _ in planned if component is not None), *direct.parts]
+    parts = [*([driver.component] if driver else []), *others]
+    findings += [*(finding for _, more in planned for finding in more), *direct.findings]
+    findings += judge_host(case, driver, parts)
     chosen = driver.chosen if driver else None
     service = next((row for row in known.fabric if row.name == fabric.value), None) if driver else None
     return StackPlan(
@@ -68,6 +69,7 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
+        waits=direct.waits,
         imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
         efa_kind=(request.efa_kind or components.FULL) if request.efa else "",
         efa_uri=components.efa_uri(case) if request.efa else "",
@@ -179,6 +181,8 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
         if driver.component.changes is not False:
             headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
             findings += host_check.judge_headers(host, facts, headers)
+    if not driver and any(part.name == rdma.GDRCOPY and part.changes is not False for part in parts):
+        findings += host_check.judge_headers(host, facts, "")
     if any(part.name in BUILDS_MODULES and part.changes is not False for part in parts):
         findings += host_check.judge_secure_boot(host, facts)
     if parts:

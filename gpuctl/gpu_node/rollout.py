@@ -40,13 +40,15 @@ class RolloutRequest:
 
     `reboot`: reboot hosts whose running module is not the installed one; `reboot_limit`: seconds until one is back.
     `drain`: "kubernetes" (in `context`), "slurm" or None; `drain_limit`: seconds until a node
-    is empty. `bare_pods`, `delete_emptydir_data`: also evict pods that would be lost, or lose data.
+    is empty. `deep`: level of DCGM's diagnosis that a host must pass, 1 to 3, None for none. `bare_pods`,
+    `delete_emptydir_data`: also evict pods that would be lost, or lose data.
     """
 
     batch: str | None = None
     max_fail: str | None = None
     reboot: bool = False
     reboot_limit: float = 1800.0
+    deep: int | None = None
     drain: str | None = None
     drain_limit: float = 3600.0
     context: str = ""
@@ -70,7 +72,7 @@ class RolloutRequest:
     @property
     def is_set(self) -> bool:
         """True if the fleet is to be changed batch by batch, and verified."""
-        return bool(self.batch or self.max_fail or self.reboot or self.drain)
+        return bool(self.batch or self.max_fail or self.reboot or self.drain or self.deep)
 
     @property
     def size(self) -> str:

@@ -167,6 +167,26 @@ class Efa:
 
 
 @dataclass(frozen=True)
+class GdrCopy:
+    packages: tuple[str, ...]
+    module: str
+    source: str
+
+
+@dataclass(frozen=True)
+class DmaBuf:
+    """First kernel in which an adapter's driver registers memory by DMA-BUF.
+
+    `module`: first version of the vendor's module of this driver that has it, on every kernel with DMA-BUF.
+    """
+
+    driver: str
+    kernel: str
+    source: str
+    module: str = ""
+
+
+@dataclass(frozen=True)
 class Mig:
     gpu: str
     profiles: Mapping[str, int] = field(hash=False)
@@ -191,6 +211,8 @@ class Knowledge:
     dcgm: tuple[Dcgm, ...]
     toolkit: tuple[Toolkit, ...]
     efa: tuple[Efa, ...]
+    gdrcopy: tuple[GdrCopy, ...]
+    dmabuf: tuple[DmaBuf, ...]
     mig: tuple[Mig, ...]
 
     def model(self, gpu: PciGpu) -> GpuModel | None:

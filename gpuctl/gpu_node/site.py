@@ -69,6 +69,8 @@ FIELDS = Section(
         "efa_kind": Choice(("full", "minimal")),
         "efa_key": Text(r"[0-9A-F]{40}", "a fingerprint of 40 upper-case hexadecimal digits"),
         "efa_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
+        "peer_memory": Choice(("auto", "dmabuf", "nvidia_peermem")),
+        "gdrcopy": Text(r"\d+\.\d+(\.\d+)?-\d+", "a version such as 2.5.2-1"),
         "repository": Choice(("nvidia", "distribution")),
         "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
         "imex_nodes": ListOf(Text(r"[0-9A-Fa-f.:]+", "the address of a tray"), "addresses", unique=True),

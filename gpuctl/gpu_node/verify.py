@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.core.text import named, plural
@@ -11,11 +11,13 @@ from gpuctl.domain import nvlink_fabric
 from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
 from gpuctl.domain.node_facts import get, why
 from gpuctl.gpu_node.host_check import AS_ROOT, judge_interrupted
-from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
+from gpuctl.gpu_node.model import CdiSpec, Component, HostGpuFacts, StackPlan
+from gpuctl.gpu_node.rdma import DMABUF, GDRCOPY, PEER_MEMORY, has_path
 from gpuctl.gpu_node.version import driver_version
 
 SUBJECTS = ("gpu", "rdma")  # of facts/gather.py, beside the facts of the plan
 SMI_HINT = "run nvidia-smi on the host, and look for an Xid in its kernel log"
+CDI_HINT = "systemctl restart nvidia-cdi-refresh, or nvidia-ctk cdi generate --output=/run/cdi/nvidia.yaml"
 WITH_SWITCHES = ("fabric_manager", "nvlsm")
 Readings = Mapping[str, Any]
 
@@ -30,25 +32,46 @@ def judge(made: StackPlan, facts: HostGpuFacts, readings: Readings) -> list[Find
         return [fail("gpus", host, "the PCI bus has no GPU of NVIDIA", "leave the host out, or look at its hardware")]
     findings = [
         *judge_interrupted(host, facts),
-        *(finding for part in made.components for finding in _component(host, part)),
+        *(finding for part in made.components for finding in _component(made, facts, part)),
     ]
     if made.driver:
         findings += [*_module(made, facts), *_smi_driver(host, facts, readings)]
     if made.driver or facts.running_module:
         findings += [*_gpus(host, facts, readings), *_ecc(host, readings)]
         findings += _fabric(made, readings)
+    for part in made.components:
+        findings += _cdi(host, facts, part) if part.name == "container toolkit" else []
     if any(part.name == "efa" for part in made.components):
         findings += _efa(host, facts, readings)
     return findings
 
 
-def _component(host: str, part: Component) -> list[Finding]:
+def _component(made: StackPlan, facts: HostGpuFacts, part: Component) -> list[Finding]:
+    host, event = made.host, dict(made.waits).get(part.name)
+    if event:
+        return [fail(part.name, host, f"it waits for {event}", "then run gpuctl bootstrap gpu-node again")]
     if part.changes is None:
         return [unknown(part.name, host, f"whether it is {part.desired} could not be determined", "plan the host")]
     if part.changes:
         message = f"{part.installed or 'nothing'} is installed, should be {part.desired}"
         return [fail(part.name, host, message, "gpuctl bootstrap gpu-node")]
-    return [ok(part.name, host, part.desired)]
+    return _direct(host, facts, part) or [ok(part.name, host, part.desired)]
+
+
+def _direct(host: str, facts: HostGpuFacts, part: Component) -> list[Finding]:
+    """Findings about GPUDirect RDMA beyond packages and loaded modules."""
+    if part.name == PEER_MEMORY and has_path(part, DMABUF) and not facts.running_open:
+        if facts.running_open is None:
+            return [
+                unknown(part.name, host, f"whether the open module runs is unknown{facts.why('running_open')}", AS_ROOT)
+            ]
+        return [fail(part.name, host, "DMA-BUF needs the open module, the proprietary one runs", "reboot the host")]
+    if part.name == GDRCOPY and not facts.gdrdrv_device:
+        if facts.gdrdrv_device is None:
+            return [unknown(part.name, host, f"/dev/gdrdrv could not be read{facts.why('gdrdrv_device')}", AS_ROOT)]
+        hint = "modprobe gdrdrv, and look at the kernel log"
+        return [fail(part.name, host, f"{part.desired} is installed, but /dev/gdrdrv does not exist", hint)]
+    return []
 
 
 def _module(made: StackPlan, facts: HostGpuFacts) -> list[Finding]:
@@ -134,6 +157,11 @@ def _fabric(made: StackPlan, readings: Readings) -> list[Finding]:
     if wrong := nvlink_fabric.not_joined(gpus):
         hint = "look at journalctl -u nvidia-fabricmanager; restart it, then reset the GPUs"
         findings.append(fail("fabric", host, f"GPUs have not joined: {named(wrong)}", hint))
+    if faults := nvlink_fabric.faults(gpus):
+        shown = named(f"GPU {index}: {fault}" for index, fault in faults.items())
+        findings.append(
+            fail("fabric", host, f"the fabric's health: {shown}", "look at journalctl -u nvidia-fabricmanager")
+        )
     if silent := sum(nvlink_fabric.unreported(gpus)):
         findings.append(unknown("fabric", host, f"{plural(silent, 'GPU')} report no fabric state", SMI_HINT))
     if made.fabric.value in WITH_SWITCHES:
@@ -158,6 +186,38 @@ def _fabric_manager(made: StackPlan, readings: Readings) -> list[Finding]:
         message = f"fabric manager is {version}, should be {made.driver}: it starts only beside its own driver"
         findings.append(fail("fabric", host, message, "gpuctl bootstrap gpu-node"))
     return findings
+
+
+def _cdi(host: str, facts: HostGpuFacts, toolkit: Component) -> list[Finding]:
+    """A container that asks for GPUs by CDI gets all of them, and the running driver's libraries."""
+    if facts.cdi is None:
+        return [unknown("cdi", host, f"its specifications could not be read{facts.why('cdi')}", AS_ROOT)]
+    if not facts.cdi:
+        missing = "there is no CDI specification of its GPUs"
+        if re.match(r"1\.(\d|1[0-7])\.", toolkit.desired):
+            return [warn("cdi", host, f"{missing}: toolkits before 1.18 make none by themselves", CDI_HINT)]
+        return [fail("cdi", host, missing, CDI_HINT)]
+    spec = facts.cdi[-1]
+    findings = list(_effective_cdi(host, facts, spec))
+    stale = [old.path for old in facts.cdi[:-1] if old.missing or old.drivers != spec.drivers]
+    if stale:
+        message = f"{named(stale)} is of another driver than {spec.path}, which counts where both name a device"
+        findings.append(warn("cdi", host, message, f"remove {named(stale)}"))
+    return or_ok("cdi", host, findings, f"{spec.path}: {plural(len(spec.gpus), 'GPU')}, driver {named(spec.drivers)}")
+
+
+def _effective_cdi(host: str, facts: HostGpuFacts, spec: CdiSpec) -> Iterator[Finding]:
+    """Faults of the specification that counts."""
+    if not spec.drivers:
+        yield unknown("cdi", host, f"{spec.path} names no driver", CDI_HINT)
+    elif facts.running_module and spec.drivers != (facts.running_module,):
+        message = f"{spec.path} is of driver {named(spec.drivers)}, running is {facts.running_module}"
+        yield fail("cdi", host, message, CDI_HINT)
+    if spec.missing:
+        yield fail("cdi", host, f"{spec.path} names files that are not there: {named(spec.missing)}", CDI_HINT)
+    if facts.gpus is not None and len(spec.gpus) < len(facts.gpus):
+        message = f"{spec.path} offers {len(spec.gpus)} of {plural(len(facts.gpus), 'GPU')}"
+        yield fail("cdi", host, message, CDI_HINT)
 
 
 def _efa(host: str, facts: HostGpuFacts, readings: Readings) -> list[Finding]:

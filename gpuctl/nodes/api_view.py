@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from gpuctl.domain import kube_nodes
 from gpuctl.domain.gpu_owners import Kind
 from gpuctl.nodes.model import Node, SchedulerUse, User
 
 Object = Mapping[str, Any]
 Parents = Mapping[tuple[str, str, str], tuple[str, str] | None]  # (namespace, kind, name) -> (kind, name)
-# Whole GPUs and time slices of them, and MIG devices, as NVIDIA's device plugin offers them.
-GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-"
 INSTANCE, PRODUCT = "node.kubernetes.io/instance-type", "nvidia.com/gpu.product"
 # Labels by which queues and training operators name the person or job behind a pod.
 LABELS = (
@@ -25,12 +24,15 @@ LABELS = (
 
 
 def nodes(objects: Iterable[Object], pods: Iterable[Object], parents: Parents, now: int) -> list[Node]:
-    """Nodes with GPUs; `pods`: those that are scheduled and have not finished, of all namespaces."""
+    """Nodes with GPUs, or with a label of such a node.
+
+    `pods`: those that are scheduled and have not finished, of all namespaces.
+    """
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
-    made = [_node(node, by_node.get(node["metadata"]["name"], []), parents, now) for node in objects]
-    return [node for node in made if node.total]
+    made = ((node, _node(node, by_node.get(node["metadata"]["name"], []), parents, now)) for node in objects)
+    return [node for shown, node in made if node.total or kube_nodes.has_gpus(shown)]
 
 
 def completed(node: Node, shown: Node) -> Node:
@@ -61,24 +63,15 @@ def gpus_of(pod: Object) -> int:
 
 def _wants(container: Object) -> int:
     resources = container.get("resources") or {}
-    return _counted({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _counted(resources: Mapping[str, Any]) -> int:
-    return sum(_whole(value) for name, value in resources.items() if name in (GPU, SHARED) or name.startswith(MIG))
-
-
-def _whole(value: object) -> int:
-    text = str(value)
-    return int(text) if text.isdigit() else 0
+    return kube_nodes.gpus({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> Node:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
-    offered, present = _counted(status.get("allocatable") or {}), _counted(status.get("capacity") or {})
+    offered, present = kube_nodes.gpus(status.get("allocatable")), kube_nodes.gpus(status.get("capacity"))
     users = [_user(pod, count, parents) for pod in pods if (count := gpus_of(pod))]
     ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
-    reason = "" if ready and ready[0].get("status") == "True" else _reason(ready)
+    reason = "" if ready and ready[0].get("status") == "True" else kube_nodes.reason(ready[0] if ready else {})
     allocated = sum(user.gpu_count or 0 for user in users)
     return Node(
         node["metadata"]["name"],
@@ -88,11 +81,6 @@ def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> N
         now=now,
         scheduler=SchedulerUse(allocated, max(0, present - offered), reason),
     )
-
-
-def _reason(ready: Sequence[Object]) -> str:
-    first = ready[0] if ready else {}
-    return str(first.get("message") or first.get("reason") or "no reason was given")
 
 
 def _user(pod: Object, count: int, parents: Parents) -> User:

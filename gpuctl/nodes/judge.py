@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from gpuctl.core.text import named, plural
-from gpuctl.domain import slurm_states
+from gpuctl.domain import kube_nodes, slurm_states
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.domain.gpu_owners import Kind
 from gpuctl.nodes.model import Node, Process, SlurmState, State, User
@@ -52,6 +52,8 @@ def _scheduler(node: Node) -> Iterator[Finding]:
         return
     if node.scheduler.no_answer:
         yield unknown("reachable", node.name, f"the node itself gave no answer: {node.scheduler.no_answer}")
+    if not node.total and node.scheduler.source == "api":
+        yield fail("gpus", node.name, kube_nodes.NONE_OFFERED, kube_nodes.PLUGIN_HINT.format(node=node.name))
     if node.total:
         yield unknown("use", node.name, UNSEEN[node.scheduler.source], ASK[node.scheduler.source])
     if node.scheduler.withdrawn:

@@ -13,7 +13,10 @@ LABELS = {"app.kubernetes.io/managed-by": "gpuctl", "app.kubernetes.io/component
 
 
 def manifest(name: str, node: str, image: str, run: str, limit_s: int) -> dict[str, Any]:
-    """The pod: privileged, beside the processes of the node, without a token; the kubelet ends it after `limit_s`."""
+    """The pod: privileged, with the node's processes and network, without a token.
+
+    The kubelet ends it after `limit_s`.
+    """
     container = {
         "name": CONTAINER,
         "image": image,
@@ -24,6 +27,7 @@ def manifest(name: str, node: str, image: str, run: str, limit_s: int) -> dict[s
     spec = {
         "nodeName": node,
         "hostPID": True,
+        "hostNetwork": True,  # its adapters are asked; and a node without a working CNI runs such pods alone
         "restartPolicy": "Never",
         "activeDeadlineSeconds": limit_s,
         "terminationGracePeriodSeconds": 0,

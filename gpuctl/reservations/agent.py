@@ -1,16 +1,23 @@
-"""The promises of a node to the service."""
+"""The promises of a node to the service, and the node that keeps them by visits of the engine."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from gpuctl.reservations.rules.reconcile import Observation
-from gpuctl.reservations.rules.reports import Order
+from gpuctl.reservations.rules.reconcile import Observation, Session
+from gpuctl.reservations.rules.reports import Order, OrderKind
+
+Visit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Unable(OSError):
+    """A node answers, but cannot be asked: an order may be carried out, and the node is not lost."""
 
 
 class NotObeyed(Exception):
-    """A node could not do what was ordered; the text says why."""
+    """A node refuses an order; the text says why. Without an answer it is an OSError: the order may be carried out."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +29,53 @@ class Delivery:
 
 
 class NodeAgent(Protocol):
-    """A node. It remembers the highest fence of its orders, and raises `NotObeyed` for one that is older."""
+    """A node. It remembers the highest fence of its orders, and raises `NotObeyed` for one that is older.
 
-    def obey(self, order: Order, person: str) -> None:
-        """Give access (PREPARE) or take it (CLEAR, CLEAN_NODE); done when it returns."""
+    OSError: it does not answer. An order without an answer is given again.
+    """
+
+    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
+        """Give access and the variables of a session (PREPARE) or take them (CLEAR, CLEAN_NODE); done on return."""
 
     def observe(self, fence: int) -> Observation:
         """Sessions that exist. OSError or `NotObeyed` if the node cannot be read."""
 
     def warn(self, person: str, text: str) -> Delivery:
         """Show a warning on the person's terminals, and write it to a file."""
+
+
+class VisitedNode:
+    """A host whose sessions the engine keeps (gpuhost/acts/gpu_sessions.py).
+
+    `visit`: carries out the request of one act and returns its answer; OSError if there is none. `always`: more keys of
+    every request. `service`: identity of the service; the host obeys one service only. `label` of `always`: its text.
+    """
+
+    def __init__(self, name: str, gpus: int, service: str, visit: Visit, always: Mapping[str, Any]) -> None:
+        self.name, self._visit = name, visit
+        self._always = {"action": "act", "act": "gpu sessions", "service": service, "gpus": gpus, **always}
+
+    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
+        if order.kind is OrderKind.PREPARE:
+            session = {"session": order.reservation, "attempt": order.attempt, "devices": list(order.gpus)}
+            self._ask("prepare", fence=order.fence, **session, person=person, variables=dict(variables or {}))
+        elif order.kind is OrderKind.CLEAR:
+            self._ask("clear", fence=order.fence, session=order.reservation)
+        else:
+            self._ask("clean", fence=order.fence, keep=[list(one) for one in order.keep])
+
+    def observe(self, fence: int) -> Observation:
+        answer = self._ask("observe", fence=fence)
+        rows = answer["sessions"]
+        sessions = [Session(row["session"], row["attempt"], tuple(row["devices"])) for row in rows]
+        return Observation(self.name, answer["fence"], sessions)
+
+    def warn(self, person: str, text: str) -> Delivery:
+        return Delivery(self._ask("warn", person=person, text=text)["terminals"], file=True)
+
+    def _ask(self, do: str, **content: Any) -> Mapping[str, Any]:
+        about = " ".join(str(content[key]) for key in ("session", "person") if content.get(key))
+        answer = self._visit({**self._always, "do": do, "about": f"{do} {about}".strip(), **content})
+        if answer["refused"]:
+            raise NotObeyed(answer["refused"])
+        return answer

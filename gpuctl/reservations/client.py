@@ -15,7 +15,7 @@ from gpuctl.reservations.rules.commands import Cancel, Edit, Extend
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
 
-SOCKET = Path("/run/gpuctl/reservations.sock")
+SOCKET = Path("/run/gpuctl-reservations/socket")
 Plain = dict[str, Any]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.reservations.agent import Delivery, NotObeyed
@@ -25,14 +25,14 @@ class SimulatedNode:
         self.warnings: list[str] = []
         self._fence, self._sessions = 0, dict[str, Session]()
 
-    def obey(self, order: Order, person: str) -> None:
+    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
         self._check(order.fence)
         if order.kind is OrderKind.PREPARE:
             self._sessions[order.reservation] = Session(order.reservation, order.attempt, order.gpus)
         elif order.kind is OrderKind.CLEAR:
             self._sessions.pop(order.reservation, None)
         else:
-            self._sessions.clear()
+            self._sessions = {i: s for i, s in self._sessions.items() if (i, s.attempt) in order.keep}
 
     def observe(self, fence: int) -> Observation:
         self._check(fence)
@@ -43,8 +43,10 @@ class SimulatedNode:
         return Delivery(1, file=True)
 
     def _check(self, fence: int) -> None:
-        if not self.reachable or fence < self._fence:
-            raise NotObeyed("no answer" if not self.reachable else "an order that is too old")
+        if not self.reachable:
+            raise OSError("no answer")
+        if fence < self._fence:
+            raise NotObeyed("an order that is too old")
         self._fence = fence
 
 

@@ -1,46 +1,69 @@
-"""Run the service on a single server: its GPUs are the node, its accounts are the people."""
+"""Run the service: its nodes are this host or a fleet, the accounts of this host are the people."""
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import pwd
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private
 from gpuctl.edges import unix_socket
-from gpuctl.reservations.agent import NotObeyed
-from gpuctl.reservations.local_node import LocalNode
+from gpuctl.engine import gpuhost_gpus, gpuhost_host
+from gpuctl.reservations.agent import NodeAgent
+from gpuctl.reservations.local_node import local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
 STATE = Path("/var/lib/gpuctl/reservations")
+DATABASE = "reservations.db"
 DOING = "serve reservations"
 PASS_S = 10
 UNIT = """\
 [Unit]
-Description=gpuctl reservations of this host's GPUs
-After=systemd-udevd.service nvidia-persistenced.service
+Description=gpuctl reservations of GPUs
+After=systemd-udevd.service nvidia-persistenced.service network-online.target
+Wants=network-online.target
 
 [Service]
 ExecStart={program} reservations serve{options}
 Restart=always
+RestartSec=5
 SuccessExitStatus=130
-RuntimeDirectory=gpuctl
+RuntimeDirectory=gpuctl-reservations
 RuntimeDirectoryPreserve=yes
 StateDirectory=gpuctl
 
 [Install]
 WantedBy=multi-user.target
 """
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session."""
+
+    nodes: Sequence[Node]
+    agents: Mapping[str, NodeAgent]
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Content of the database: the identity of the service for its nodes, and nodes. `label`: its text in messages."""
+
+    identity: str
+    label: str
+    nodes: Mapping[str, Node]
 
 
 @dataclass(frozen=True)
@@ -56,29 +79,78 @@ class ServeOptions:
 
 
 @contextmanager
-def running(options: ServeOptions) -> Iterator[Callable[[], None]]:
-    """Answer calls while the context lasts; yields the pass that is to be run every `PASS_S` seconds."""
+def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None) -> Iterator[Callable[[], None]]:
+    """Answer calls while the context lasts; yields the pass that is to be run every `PASS_S` seconds.
+
+    `ask`: reads the nodes, once no other service has the database; None for the GPUs of this host.
+    """
+    local = ask is None
+    ask = ask or _this_fleet(options)
+    make_folders(options)
+    with alone(options.state):
+        fleet = ask(stored(options.state))
+        # A node may know orders that the database does not. No service gives an order a millisecond.
+        nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
+        store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
+        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts)
+        service.pass_once()
+        if local and service.silence:  # a service without any node is a mistake
+            hint = "see that /dev supports access lists, and its state can be read"
+            raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
+
+        def answer(peer: unix_socket.Peer, call: Any) -> Any:
+            return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
+
+        with unix_socket.serving(options.socket, answer):
+            yield service.pass_once
+        store.close()
+
+
+@contextmanager
+def alone(state: Path) -> Iterator[None]:
+    """The only service of a folder while the context lasts; the kernel releases the lock however the process ends."""
+    descriptor = os.open(state / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "of unknown number"
+            wrong = f"process {holder} serves the reservations of {state} already"
+            raise InvalidInput(DOING, wrong, "stop that one first, or name another folder with --state") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def stored(state: Path) -> Stored:
+    """The identity and the nodes of a database, which is made if there is none."""
+    store = SqliteStore(state / DATABASE, Site(), None)
+    try:
+        return Stored(store.identity(), f"{os.uname().nodename}:{state.absolute()}", store.load().nodes)
+    finally:
+        store.close()
+
+
+def make_folders(options: ServeOptions) -> None:
+    """The folders of the database and the socket."""
+    for folder in (private(options.state), options.socket.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _this_fleet(options: ServeOptions) -> Callable[[Stored], Fleet]:
     node = this_host(options.root, options.gpu_type)
     if os.geteuid() != 0:
         raise InvalidInput(DOING, "only root can give and take access to GPUs", "run it with sudo or as a service")
-    for folder in (private(options.state), options.socket.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    store = SqliteStore(options.state / "reservations.db", Site(options.limits), [node])
-    try:
-        agent = LocalNode(node.name, len(node.allocated), options.state, options.root)
-    except (NotObeyed, ValueError, KeyError) as error:
-        raise GpuctlError(
-            DOING, str(error), "see that /dev supports access lists, and its state can be read"
-        ) from error
-    service = Service(store, {node.name: agent}, lambda: int(time.time()))
-    service.pass_once()
 
-    def answer(peer: unix_socket.Peer, call: Any) -> Any:
-        return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
+    def ask(stored: Stored) -> Fleet:
+        agent = local_node(
+            node.name, len(node.allocated), stored.identity, options.state, options.root, label=stored.label
+        )
+        return Fleet([node], {node.name: agent})
 
-    with unix_socket.serving(options.socket, answer):
-        yield service.pass_once
-    store.close()
+    return ask
 
 
 def caller_of(uid: int, gid: int, admins: tuple[str, ...]) -> Caller:
@@ -101,7 +173,13 @@ def this_host(root: Path, gpu_type: str | None) -> Node:
         wrong = "there are no /dev/nvidia0, /dev/nvidia1, ..." if not indexes else f"/dev/nvidia* are {indexes}"
         raise InvalidInput(DOING, wrong, "load the driver first: `nvidia-smi` makes the device files")
     name = gpu_type.casefold() if gpu_type else _driver_type(root)
-    return Node(os.uname().nodename, name, (None,) * len(indexes))
+    return Node(os.uname().nodename, name, (None,) * len(indexes), uuids=_uuids(root, len(indexes)))
+
+
+def _uuids(root: Path, number: int) -> tuple[str, ...]:
+    """UUIDs by the number of the device file; empty unless the driver names them all."""
+    uuids = {gpu.minor: gpu.uuid for gpu in gpuhost_gpus.gpus(gpuhost_host.Host(root)) if gpu.uuid}
+    return tuple(uuids[minor] for minor in range(number)) if uuids.keys() >= set(range(number)) else ()
 
 
 def _driver_type(root: Path) -> str:
@@ -110,10 +188,15 @@ def _driver_type(root: Path) -> str:
         for path in (root / "proc/driver/nvidia/gpus").glob("*/information")
         if (match := re.search(r"^Model:\s*(.+)$", path.read_text(), re.MULTILINE))
     }
+    return type_of(models)
+
+
+def type_of(models: Collection[str]) -> str:
+    """The site's name of a GPU type by the driver's model names; `InvalidInput` if it is not clear."""
     names = {
         match[1].casefold() for model in models if (match := re.search(r"\b([A-Z]{1,2}\d{1,4}[A-Z]{0,2})\b", model))
     }
-    if len(models) != 1 or len(names) != 1:
+    if len(set(models)) != 1 or len(names) != 1:
         wrong = f"the GPU type is not clear: {', '.join(sorted(models)) or 'the driver names no model'}"
         raise InvalidInput(DOING, wrong, "name it with --type, such as --type h100")
     return names.pop()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed
+from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.forecast import Wait, forecast
-from gpuctl.reservations.rules.model import Book, Caller, NodeState, Receipt, Reservation, State
+from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
+from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.stores.base import Conflict, Store
@@ -23,16 +25,28 @@ DOING = "ask the reservation service"
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
+MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
 
 
 class Service:
-    """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970."""
+    """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970.
 
-    def __init__(self, store: Store, agents: Mapping[str, NodeAgent], clock: Callable[[], int]) -> None:
-        self.store, self.agents, self.clock = store, agents, clock
+    `doubts`: nodes that take no new session, and why; sessions on them end as usual.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        agents: Mapping[str, NodeAgent],
+        clock: Callable[[], int],
+        doubts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._lock = threading.RLock()
-        self._silent_since: dict[str, int] = {}
+        self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
+        self._away_since: dict[str, int] = {}  # those of them that do not answer
+        self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
         self._shown: tuple[Book, int, list[dict[str, Any]]] | None = None
@@ -72,7 +86,7 @@ class Service:
         if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
             row = self.store.reservation(receipt.reservation)
             return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
-        self.pass_once()
+        self._advance()
         return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
 
     def _handle(self, message: Message) -> Receipt:
@@ -91,7 +105,7 @@ class Service:
         """Nodes, live reservations with their waits, and the table that requests are checked against."""
         _nothing_left(content)
         book = self.store.load()
-        table = requests.catalogue(book)
+        table, ready = requests.catalogue(book), NodeState.READY
         return {
             "person": caller.person,
             "now": _iso(self.clock()),
@@ -99,8 +113,14 @@ class Service:
             "aliases": dict(table.aliases),
             "limits": asdict(table.limits),
             "nodes": [
-                {"name": n.name, "gpu_type": n.gpu_type, "state": str(n.state), "allocated": list(n.allocated)}
-                for n in book.nodes.values()
+                {
+                    "name": node.name,
+                    "gpu_type": node.gpu_type,
+                    "state": "unknown" if node.name in self._unknown and node.state is ready else str(node.state),
+                    "reason": self.silence.get(node.name, self.doubts.get(node.name, "")),
+                    "allocated": list(node.allocated),
+                }
+                for node in book.nodes.values()
             ],
             "reservations": self._rows(book),
         }
@@ -127,7 +147,7 @@ class Service:
         return self._shown[2]
 
     def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
-        waits = forecast(book, now)
+        waits = forecast(book, now, self._unknown_until())
         live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
@@ -137,19 +157,53 @@ class Service:
     # ---- passes ---------------------------------------------------------------------------------------------------
 
     def pass_once(self) -> None:
-        """Everything that time and nodes demand: repair, warn, end, plan, order; again while orders change rows."""
+        """Everything that time and nodes demand: repair, observe, warn, end, plan, order.
+
+        Nodes are observed while calls are answered: one that does not answer takes its time.
+        """
         with self._lock:
             self._decide("reconciler", reconcile.repair)
-            for name in self.agents:
-                self._observe(name)
+            fences = {name: self.store.load().nodes[name].fence for name in self.agents}
+        observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
+        with self._lock:
+            for name, observation in observations.items():
+                self._compare(name, observation, fences[name])
             book = self.store.load()
-            for warning in expiry.warnings_due(book, max(self.clock(), book.clock.at)):
-                self._warn(book.reservations[warning.reservation], warning)
-            for _ in range(4):
-                self._decide("expiry", expiry.tick)
-                self._decide("planner", plan.plan)
-                if not [order for order in reports.orders(self.store.load()) if self._order(order)]:
-                    return
+            due = expiry.warnings_due(book, max(self.clock(), book.clock.at))
+        warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
+        with self._lock:
+            for warning in due:
+                terminals = warned[warning.reservation]
+                self._decide("expiry", lambda draft, w=warning, n=terminals: expiry.record_warning(draft, w, n))  # type: ignore[misc]
+            self._advance()
+
+    def _advance(self) -> None:
+        """End, plan and order; again while orders change rows."""
+        for _ in range(4):
+            self._decide("expiry", expiry.tick)
+            unknown = self._unknown_until()
+            self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
+            if not self._give_orders():
+                return
+
+    @property
+    def _unknown(self) -> set[str]:
+        return {*self._silent_since, *self.doubts}
+
+    def _unknown_until(self) -> dict[str, int]:
+        """Unknown nodes, and the instant until which they are taken as occupied."""
+        return {name: self._silent_since.get(name, self.clock()) + self._lost_s for name in self._unknown}
+
+    @property
+    def _lost_s(self) -> int:
+        return self.store.load().site.limits.node_lost_s
+
+    def _on_all(self, names: Sequence[str], work: Callable[[str], Built]) -> dict[str, Built | Exception]:
+        """Results of work on nodes at the same time; an exception is the reason of a node that gave none."""
+        if not names:
+            return {}
+        with ThreadPoolExecutor(min(MOST_NODES, len(names))) as pool:
+            return dict(zip(names, pool.map(lambda name: _attempt(lambda: work(name)), names), strict=True))
 
     def _decide(self, actor: str, decide: Callable[[Draft], Built]) -> Built:
         """Commit what is decided on a snapshot, again on a newer one if rows have changed; returns what it returned."""
@@ -165,49 +219,105 @@ class Service:
             return result
         raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
 
-    def _observe(self, name: str) -> None:
+    def _compare(self, name: str, observation: Observation | Exception, fence: int) -> None:
         """Compare a node's sessions with the ledger, and order away what should not be there."""
-        try:
-            observation = self.agents[name].observe(self.store.load().nodes[name].fence)
-        except (OSError, NotObeyed) as error:
-            self._silent(name, str(error))
+        if isinstance(observation, Exception):
+            if fence == self.store.load().nodes[name].fence:  # else it has got newer orders since, and refuses this one
+                self._silent(name, observation)
             return
         self._silent_since.pop(name, None)
+        self._away_since.pop(name, None)
+        self.silence.pop(name, None)
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
         for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
-            self._order(stray)
+            self._report(stray, self._task(stray)())
 
-    def _silent(self, name: str, reason: str) -> None:
-        since = self._silent_since.setdefault(name, self.clock())
-        limit = self.store.load().site.limits.node_lost_s
-        if self.clock() - since >= limit and self.store.load().nodes[name].state is not NodeState.LOST:
+    def _silent(self, name: str, error: Exception) -> None:
+        """A node is unknown. It is lost only if it does not answer at all for long enough."""
+        reason = str(error)
+        self._silent_since.setdefault(name, self.clock())
+        self.silence[name] = reason
+        if isinstance(error, NotObeyed | Unable):
+            self._away_since.pop(name, None)
+            return
+        since = self._away_since.setdefault(name, self.clock())
+        if self.clock() - since >= self._lost_s and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self, row: Reservation, warning: expiry.Notice) -> None:
-        cause = "it is idle" if warning.idle else "its time is over"
-        minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
-        text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
-        terminals = sum(self._deliver(slot.node, row.person, text).terminals for slot in row.slots)
-        self._decide("expiry", lambda draft: expiry.record_warning(draft, warning, terminals))
+    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, int]:
+        """Show warnings on all nodes at the same time, while calls are answered: reservation -> terminals."""
+        texts: dict[str, list[tuple[Reservation, str]]] = {}
+        for row, warning in due:
+            cause = "it is idle" if warning.idle else "its time is over"
+            minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
+            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
+            for slot in row.slots:
+                texts.setdefault(slot.node, []).append((row, text))
+
+        def work(node: str) -> dict[str, int]:
+            return {row.id: self._deliver(node, row.person, text).terminals for row, text in texts[node]}
+
+        shown = self._on_all(list(texts), work)
+        counts = [one for one in shown.values() if not isinstance(one, Exception)]
+        return {row.id: sum(one.get(row.id, 0) for one in counts) for row, _ in due}
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:
+        if node in self._silent_since:
+            return Delivery(0, file=False)
         try:
             return self.agents[node].warn(person, text)
-        except (OSError, NotObeyed):
-            return Delivery(0, file=False)  # recorded as shown on no terminal
+        except OSError as error:
+            with self._lock:
+                self._silent(node, error)
+        except NotObeyed:  # such as an account that does not exist there: the node itself is fine
+            pass
+        return Delivery(0, file=False)  # recorded as shown on no terminal
 
-    def _order(self, order: Order) -> bool:
-        """Send an order and take its report; True if rows changed."""
+    def _give_orders(self) -> bool:
+        """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
+        due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
+        tasks = [(order, self._task(order)) for order in due]
+        nodes = list(dict.fromkeys(order.node for order in due))
+        failures: dict[Order, Exception | None] = {}
+
+        def work(node: str) -> None:
+            for order, task in tasks:
+                if order.node == node:
+                    failures[order] = task()
+                    if isinstance(failures[order], OSError):  # each further try would take its time, too
+                        return
+
+        self._on_all(nodes, work)
+        changed = [self._report(order, failures[order]) for order in due if order in failures]  # also after the first
+        return any(changed)
+
+    def _may_send(self, order: Order) -> bool:
+        doubtful = order.kind is OrderKind.PREPARE and order.node in self.doubts
+        return order.node not in self._silent_since and not doubtful
+
+    def _task(self, order: Order) -> Callable[[], Exception | None]:
+        """A function that sends an order and returns why it failed; it needs no rows, so any thread may call it."""
         row = self.store.reservation(order.reservation) if order.reservation else None
+        person, variables = "" if row is None else row.person, dict[str, str]()
+        if row is not None and order.kind is OrderKind.PREPARE:
+            variables = gang.environment(row, self.store.load().nodes, order.node)
+
+        def send() -> Exception | None:
+            return _attempt(lambda: self.agents[order.node].obey(order, person, variables))
+
+        return send
+
+    def _report(self, order: Order, failure: Exception | None) -> bool:
+        """Take the report of an order; True if rows changed. Without an answer it is given again in the next pass."""
         ids = order.reservation, order.attempt, order.node
-        try:
-            self.agents[order.node].obey(order, row.person if row is not None else "")
-        except (OSError, NotObeyed) as error:
-            if order.kind is not OrderKind.PREPARE:
-                return False  # ordered again in the next pass
-            reason = str(error)
+        if isinstance(failure, NotObeyed) and order.kind is OrderKind.PREPARE:
+            reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
             return True
+        if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
+            self._silent(order.node, failure)
+        if failure is not None:
+            return False
         if order.kind is OrderKind.PREPARE:
             self._decide("nodes", lambda draft: reports.session_ready(draft, *ids))
         elif order.kind is OrderKind.CLEAR:
@@ -223,6 +333,14 @@ _CALLS: dict[str, Call] = {
     "state": Service.state,
     "history": Service.history,
 }
+
+
+def _attempt(work: Callable[[], Built]) -> Built | Exception:
+    """The result of work on a node; the exception if it does not answer or refuses."""
+    try:
+        return work()
+    except (OSError, NotObeyed) as error:
+        return error
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
@@ -274,9 +392,14 @@ def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> di
         "position": wait.position if wait else None,
         "reason": wait.reason if wait else row.reason,
         "slots": [{"node": slot.node, "gpus": list(slot.gpus)} for slot in row.slots],
+        "logins": [_login(row, book.nodes[slot.node]) for slot in row.slots] if book else [],
         "environment": {s.node: gang.environment(row, book.nodes, s.node) for s in row.slots} if book else {},
         **{name: None if at is None else _iso(at) for name, at in instants.items()},
     }
+
+
+def _login(row: Reservation, node: Node) -> dict[str, Any]:
+    return {"node": node.name, "address": node.address or node.name, "port": node.port, "user": row.person}
 
 
 def _iso(at: int) -> str:

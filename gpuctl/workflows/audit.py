@@ -42,10 +42,7 @@ class AuditOptions:
 
 def ask(hosts: Sequence[Target], options: AuditOptions, on_result: Callable[[HostResult], None]) -> Fleet:
     """Collect the facts of every host; hosts that do not answer are `unasked`, with the reason."""
-    subjects = "audit and outputs" if options.outputs else "audit"
-    request: dict[str, Any] = {"action": "facts", "subjects": subjects, "window_s": options.window_s}
-    if options.since_h is not None:
-        request["since_h"] = options.since_h
+    request = question(options)
     results = run_on_all(
         [host for host in hosts if not host.needs_ansible],
         lambda _: request,
@@ -54,6 +51,15 @@ def ask(hosts: Sequence[Target], options: AuditOptions, on_result: Callable[[Hos
         on_result=on_result,
     )
     return fleet_of(hosts, {result.host: result for result in results})
+
+
+def question(options: AuditOptions) -> dict[str, Any]:
+    """The request that each node gets."""
+    subjects = "audit and outputs" if options.outputs else "audit"
+    request: dict[str, Any] = {"action": "facts", "subjects": subjects, "window_s": options.window_s}
+    if options.since_h is not None:
+        request["since_h"] = options.since_h
+    return request
 
 
 def without_secrets(fleet: Fleet) -> Fleet:

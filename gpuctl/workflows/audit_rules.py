@@ -75,7 +75,7 @@ def _gpus(nodes: Nodes) -> Iterator[Finding]:
         for node in nodes.keys() - known.keys():
             unjudged[node].append(check)
         yield from rule(known) if known else ()
-    yield from (f for f in gpus.fabric_manager(nodes) if f.verdict is Verdict.FAIL)
+    yield from gpus.fabric_reports(nodes)
     for node, checks in unjudged.items():
         if "gpu-memory" in checks:
             yield from _errors(node, nodes[node])

@@ -24,13 +24,17 @@ LOST_AFTER = 6  # times that a host did not answer
 
 @dataclass(frozen=True)
 class DeepOptions:
-    """`level`: of DCGM's diagnosis, 1 to 3. `forks`: hosts at a time; `timeout_s` for one trip; `pause_s` between."""
+    """`level`: of DCGM's diagnosis, 1 to 3. `forks`: hosts at a time; `timeout_s` for one trip; `pause_s` between.
+
+    `new`: results of diagnoses that ended before do not count.
+    """
 
     level: int
     forks: int = 64
     timeout_s: float = 120.0
     pause_s: float = 5.0
     limit_s: float | None = None
+    new: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,12 @@ def _send(
     collected: Mapping[str, int],
 ) -> Sequence[HostResult]:
     def request(host: Target) -> dict[str, Any]:
-        common = {"action": "diagnose", "level": options.level, "start": start.get(host.name, False)}
+        common = {
+            "action": "diagnose",
+            "level": options.level,
+            "start": start.get(host.name, False),
+            "new": options.new,
+        }
         return {**common, "collected": collected.get(host.name), "actor": current_user()}
 
     return state.send(hosts, request, forks=options.forks, timeout_s=options.timeout_s, on_result=lambda _: None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from gpuctl import engine
 from gpuctl.audit import knowledge
+from gpuctl.audit.rules import diagnostics
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import MEANINGS
 from gpuctl.domain import kernel_faults
@@ -62,7 +64,7 @@ def names(kind: str = "") -> list[str]:
         "xid": knowledge.xids,
         "sxid": knowledge.sxids,
         "dcgm": knowledge.dcgm_errors,
-        "exit": lambda: MEANINGS,
+        "exit": lambda: [*MEANINGS, *diagnostics.EXIT_CODES],
     }
     if kind in numbers:
         return [str(number) for number in numbers[kind]()]
@@ -119,6 +121,10 @@ def _sxid(row: SXid) -> Explanation:
     )
 
 
+DCGM_CODES = "DCGM, dcgm_structs.h: the return value modulo 256"
+_SIGNALS = {one.value: one.name for one in signal.Signals if one.value < signal.SIGRTMIN}
+
+
 # ---- clocks, DCGM, exit codes, knobs ---------------------------------------------------------------------------------
 
 
@@ -158,11 +164,25 @@ def _dcgm_error(row: DcgmError) -> Explanation:
 
 
 def _exit_codes(name: str) -> list[Explanation]:
-    code = _number(name)
-    if code is None or code not in MEANINGS:
+    """Exit codes of gpuctl, of `dcgmi diag`, and of programs that a signal ended."""
+    code, made = _number(name), []
+    if code is None:
         return []
-    meaning, action = MEANINGS[code]
-    return [Explanation("exit", f"exit code {code}", "gpuctl", meaning, action, "echo $?", "README.md")]
+    if code in MEANINGS:
+        meaning, action = MEANINGS[code]
+        made.append(Explanation("exit", f"exit code {code}", "gpuctl", meaning, action, "echo $?", "README.md"))
+    if code in diagnostics.EXIT_CODES:
+        meaning, action = (
+            f"{diagnostics.EXIT_CODES[code]}.",
+            "read its JSON, which names test and GPU: gpuctl audit --from",
+        )
+        made.append(Explanation("exit", f"exit code {code}", "dcgmi diag", meaning, action, "echo $?", DCGM_CODES))
+    if code - 128 in _SIGNALS:
+        sent = _SIGNALS[code - 128]
+        meaning = f"{sent} ended the program, if a shell, a container or srun reports the code."
+        action = "look for its sender: the kernel (out of memory), a scheduler, a time limit, or a user"
+        made.append(Explanation("exit", f"exit code {code}", sent, meaning, action, "echo $?", "signal(7)"))
+    return made
 
 
 def _knobs(name: str) -> list[Explanation]:

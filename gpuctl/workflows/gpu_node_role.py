@@ -54,6 +54,9 @@ def _restricted(request: StackRequest, parts: Sequence[str]) -> StackRequest:
         toolkit=request.toolkit if "toolkit" in parts else None,
         dcgm=request.dcgm if "dcgm" in parts else None,
         efa=request.efa if "efa" in parts else None,
+        peer_memory=request.peer_memory if "rdma" in parts else None,
+        gdrcopy=request.gdrcopy if "rdma" in parts else None,
+        after_efa=request.efa is not None and "efa" not in parts,
     )
 
 

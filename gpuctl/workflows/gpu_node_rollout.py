@@ -24,7 +24,7 @@ from gpuctl.hosts.model import HostResult
 from gpuctl.workflows import host_reboot, nodes_empty
 from gpuctl.workflows.gpu_node_apply import ApplyRequest, Prepared, prepared, repair
 from gpuctl.workflows.gpu_node_plan import OnResult, Survey, survey_again
-from gpuctl.workflows.gpu_node_verify import verify_surveyed
+from gpuctl.workflows.gpu_node_verify import diagnose, verify_surveyed
 from gpuctl.workflows.nodes_drain import Drain, Nodes
 from gpuctl.workflows.recorded_act import Entry, recorded
 
@@ -168,13 +168,14 @@ class Rollout:
             "install": self._install,
             "reboot": self._reboot,
             "verify": self._verify,
+            "diagnose": self._diagnose,
             "undrain": self._undrain,
         }
         active = list(batch)
         for step, act in steps.items():
             if not active:
                 return
-            if self._nodes is None and step in WITH_SCHEDULER:
+            if (self._nodes is None and step in WITH_SCHEDULER) or (self.steps.deep is None and step == "diagnose"):
                 continue
             if step != "reboot":  # most need none
                 self._on_step(f"{title}: {step} {named(active)}")
@@ -344,6 +345,14 @@ class Rollout:
             time.sleep(POLL_S if left else 0)
             surveyed = self._again(left) if left else surveyed
         return {host: why for host, why in failures.items() if why}
+
+    def _diagnose(self, active: Sequence[str]) -> Failures:
+        """Have DCGM diagnose hosts before they take jobs; one that waits for a reboot has none yet."""
+        hosts = [host for host in self.surveyed.targets if host.name in active] if self.surveyed else []
+        diagnosed = diagnose(hosts, self.steps.deep or 1, self.request.questions, self._on_result, self._on_step)
+        for host, findings in diagnosed.items():
+            self._note(host, findings=(*self.outcomes[host].findings, *findings))
+        return {host: why for host, findings in diagnosed.items() if (why := _problems(findings))}
 
 
 def _problems(findings: Sequence[Finding]) -> str:

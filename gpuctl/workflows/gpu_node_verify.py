@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 
+from gpuctl.audit import knowledge
+from gpuctl.audit.rules import diagnostics
+from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, unknown
 from gpuctl.gpu_node import verify
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import Target
+from gpuctl.nccl.preflight.facts_file import Fleet
+from gpuctl.workflows import diagnosis
 from gpuctl.workflows.gpu_node_plan import OnResult, PlanRequest, Survey, plans_of, survey
 
 LOGIN = "repair the login, and verify again"
+SHOWN_EVERY_S, POLL_S = 60.0, 5.0
+IDLE = {"action": "facts", "subjects": "nccl", "only": ["gpu", "jobs"]}  # before a diagnosis
 QUESTION = {"action": "facts", "subjects": "nccl", "only": list(verify.SUBJECTS)}
 
 
@@ -26,9 +33,25 @@ class Verified:
     left_out: Sequence[str] = ()
 
 
-def verify_hosts(request: PlanRequest, today: date, on_result: OnResult) -> Verified:
-    """Read every host twice, for the plan and for its tools, and judge it; nothing is changed on it."""
-    return verify_surveyed(survey(request, today, on_result), request, today, on_result)
+def verify_hosts(
+    request: PlanRequest,
+    today: date,
+    on_result: OnResult,
+    deep: int | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Verified:
+    """Read every host twice, for the plan and for its tools, and judge it; nothing is changed on it.
+
+    `deep`: level of DCGM's diagnosis on hosts that nobody uses, None for none; `on_step` gets its progress, for people.
+    """
+    surveyed = survey(request, today, on_result)
+    verified = verify_surveyed(surveyed, request, today, on_result)
+    if deep is None:
+        return verified
+    reached = [host for host in surveyed.targets if host.name not in verified.unasked]
+    diagnosed = diagnose(reached, deep, request, on_result, on_step)
+    both = {host: [*rows, *diagnosed.get(host, ())] for host, rows in verified.findings.items()}
+    return replace(verified, findings=both)
 
 
 def verify_surveyed(surveyed: Survey, request: PlanRequest, today: date, on_result: OnResult) -> Verified:
@@ -46,12 +69,39 @@ def verify_surveyed(surveyed: Survey, request: PlanRequest, today: date, on_resu
     return Verified(findings, unasked, surveyed.left_out)
 
 
+def diagnose(
+    hosts: Sequence[Target], level: int, request: PlanRequest, on_result: OnResult, on_step: Callable[[str], None]
+) -> dict[str, list[Finding]]:
+    """Findings of DCGM's diagnosis on every host, never none; one that is in use is not disturbed, and UNKNOWN."""
+    readings, unasked = _readings(hosts, request, on_result, IDLE)
+    shown = [0.0]
+
+    def progress(now: diagnosis.Progress) -> None:
+        if now.seconds - shown[0] >= SHOWN_EVERY_S:
+            shown[0] = now.seconds
+            on_step(f"dcgmi diag -r {level} runs on {named(now.running)} for {now.seconds:.0f} s")
+
+    options = diagnosis.DeepOptions(level, request.forks, request.timeout, pause_s=POLL_S, new=True)
+    fleet, lost = diagnosis.diagnose(hosts, Fleet(readings, unasked), options, progress, run_on_all)
+    judged = diagnostics.diagnostics(
+        {host: facts for host, facts in fleet.nodes.items() if diagnosis.CHECK in facts}, knowledge.dcgm_errors()
+    )
+    findings: dict[str, list[Finding]] = {host.name: [] for host in hosts}
+    for finding in [*lost, *judged, *(unknown(diagnosis.CHECK, host, why) for host, why in unasked.items())]:
+        findings[finding.subject].append(finding)
+    return {
+        host: rows or [unknown(diagnosis.CHECK, host, "it was not diagnosed", "only ssh can start a diagnosis")]
+        for host, rows in findings.items()
+    }
+
+
 def _readings(
-    hosts: Sequence[Target], request: PlanRequest, on_result: OnResult
+    hosts: Sequence[Target], request: PlanRequest, on_result: OnResult, question: Mapping[str, object] | None = None
 ) -> tuple[dict[str, Mapping[str, object]], dict[str, str]]:
     """What the tools of each host print, and why hosts did not answer."""
     if not hosts:
         return {}, {}
-    results = run_on_all(hosts, lambda _: QUESTION, forks=request.forks, timeout_s=request.timeout, on_result=on_result)
+    asked = question or QUESTION
+    results = run_on_all(hosts, lambda _: asked, forks=request.forks, timeout_s=request.timeout, on_result=on_result)
     answered = {result.host: result.answer["facts"] for result in results if result.answer is not None}
     return answered, {result.host: result.wrong for result in results if result.answer is None}

@@ -32,15 +32,18 @@ def ask(context: str, probe: ProbeRequest | None, notify: Callable[[str], None])
     if why := nodes_kube_probe.refused(cluster):
         notify(f"{why}: the nodes are shown by the API alone")
         return shown
-    answers = nodes_kube_probe.ask(cluster, [node.name for node in shown], probe)
+    names = [node.name for node in shown]
+    answers = nodes_kube_probe.ask(cluster, names, probe, nodes.REQUEST, nodes.redacted)
     if left := nodes_kube_probe.leftovers(answers.left, cluster.namespace):
         notify(left)
-    fleet = Fleet(answers.facts, taken=round(time.time()))
+    facts = {result.host: result.answer["use"] for result in answers.results if result.answer is not None}
+    lost = {result.host: result.wrong for result in answers.results}
+    fleet = Fleet(facts, taken=round(time.time()))
     asked = {node.name: node for node in nodes.use([fleet], recorded=False, notify=notify)}
     return [
         api_view.completed(asked[node.name], node)
         if node.name in asked
-        else api_view.unanswered(node, answers.lost.get(node.name, "no reason is known"))
+        else api_view.unanswered(node, lost.get(node.name, "no reason is known"))
         for node in shown
     ]
 

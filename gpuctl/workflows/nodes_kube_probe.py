@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named, plural
@@ -20,8 +21,6 @@ from gpuctl.engine import script
 from gpuctl.hosts import fan_out
 from gpuctl.hosts.model import HostResult
 from gpuctl.nodes import probe_pod
-from gpuctl.nodes.model import Facts
-from gpuctl.workflows import nodes as flow
 
 POLL_S = 0.5
 REMOVE_S = 20.0
@@ -40,10 +39,9 @@ class ProbeRequest:
 
 @dataclass(frozen=True)
 class Answers:
-    """`facts`: node -> its answer; `lost`: node -> why it gave none. `left`: pods that could not be removed."""
+    """`results`: in the order of the nodes. `left`: pods that could not be removed."""
 
-    facts: Mapping[str, Facts] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)
+    results: Sequence[HostResult]
     left: Sequence[str] = ()
 
 
@@ -56,17 +54,26 @@ def refused(cluster: Cluster) -> str:
     return f"you have no permission to {named(missing)} in the namespace {cluster.namespace}" if missing else ""
 
 
-def ask(cluster: Cluster, nodes: Sequence[str], request: ProbeRequest) -> Answers:
-    """Ask the nodes, `forks` at a time; every pod is removed, also after Ctrl-C."""
+def ask(
+    cluster: Cluster,
+    nodes: Sequence[str],
+    request: ProbeRequest,
+    question: Mapping[str, Any],
+    on_result: Callable[[HostResult], HostResult] = lambda result: result,
+) -> Answers:
+    """Ask the nodes, `forks` at a time; every pod is removed, also after Ctrl-C.
+
+    `question`: as a host gets it over ssh. `on_result` gets each result as it arrives, and returns what to keep of it.
+    """
     run, stop = secrets.token_hex(5), Stop()
     token = f"gpuctl-{secrets.token_hex(8)} "
-    program = script(json.dumps(flow.REQUEST), token)
+    program = script(json.dumps(question), token)
 
     def visit(numbered: tuple[int, str]) -> HostResult:
         number, node = numbered
         started = time.monotonic()
         output = _visit(cluster, node, f"gpuctl-probe-{run}-{number}", run, program, request, stop)
-        return flow.redacted(fan_out.result_of(node, output, token, flow.REQUEST, time.monotonic() - started))
+        return on_result(fan_out.result_of(node, output, token, question, time.monotonic() - started))
 
     try:
         with ThreadPoolExecutor(max(1, min(request.forks, len(nodes)))) as pool:
@@ -78,9 +85,7 @@ def ask(cluster: Cluster, nodes: Sequence[str], request: ProbeRequest) -> Answer
                 raise
     finally:
         left = _remove(cluster, run)
-    facts = {result.host: result.answer["use"] for result in results if result.answer is not None}
-    lost = {result.host: result.wrong for result in results if result.answer is None}
-    return Answers(facts, lost, left)
+    return Answers(results, left)
 
 
 def leftovers(left: Sequence[str], namespace: str) -> str:

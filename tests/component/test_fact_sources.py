@@ -119,9 +119,12 @@ def stack_node(root: Path) -> Path:
     put(root, "/lib/modules/5.15.0-91-generic/build/Makefile", "")
     put(root, stack.SECURE_BOOT, "\x06\x00\x00\x00\x01")
     put(root, stack.MOK_KEYS[0], "der")
+    for device in [path.name for path in (root / stack.INFINIBAND[1:]).iterdir()]:
+        put(root, f"{stack.INFINIBAND}/{device}/device/uevent", "DRIVER=mlx5_core\n")
     put(root, "/etc/apt/preferences.d/nvidia", "Package: *nvidia*\n")
     put(root, "/etc/apt/sources.list.d/cuda.list", "deb [signed-by=/usr/share/keyrings/cuda.gpg] http://m/cuda /\n")
     put(root, "/usr/share/keyrings/cuda.gpg", "key")
+    put(root, "/dev/null", "")
     put(root, "/var/lib/apt/lists/m_InRelease", "")
     put(root, RECORD, "# EFA installer version: 1.48.0\n")
     (root / "tmp").mkdir(exist_ok=True)

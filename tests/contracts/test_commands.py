@@ -11,7 +11,7 @@ import pytest
 
 from gpuctl.cli.app import app
 from gpuctl.cli.shared.options import option_names
-from tests.rig.source_files import ROOT, python_files
+from tests.rig.source_files import ROOT, nodes, python_files
 
 
 def commands(group: click.Group, path: str = "gpuctl") -> Iterator[tuple[str, click.Command]]:
@@ -60,7 +60,7 @@ def test_commands_take_their_options_as_typed_values(group: str) -> None:
     untyped = [
         f"{path.relative_to(ROOT)}:{function.lineno}"
         for path in python_files(ROOT / f"gpuctl/cli/{group}")
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef) and function.args.kwarg is not None
     ]
     assert untyped == []
@@ -71,7 +71,7 @@ def test_options_that_are_read_by_their_name_exist() -> None:
     known = {name for command in COMMANDS.values() for name in passed(command)}
     wrong = []
     for path in python_files(ROOT / "gpuctl/cli"):
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in nodes(path):
             if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
                 continue
             rest = function.args.kwarg.arg

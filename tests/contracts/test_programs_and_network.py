@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rig.source_files import PLUGINS, ROOT, imported_names, python_files, tree
+from tests.rig.source_files import PLUGINS, ROOT, imported_names, nodes, nodes_of, python_files
 
 # Functions of os and pty that start a program or a process.
 STARTS = re.compile(r"exec[lv]p?e?|fork|forkpty|popen|posix_spawnp?|spawn([lv]p?e?)?|startfile|system")
@@ -31,14 +31,14 @@ EXCEPTED = {
 }
 
 
-def outside_calls(code: ast.Module) -> Iterator[str]:
+def outside_calls(code: Iterable[ast.AST]) -> Iterator[str]:
     """Each import and each use of a name by which code starts a program or opens a connection."""
     for line, module, name in imported_names(code):
         if any(one == module or module.startswith(f"{one}.") for one in NETWORK - {"urllib"}):
             yield f"line {line}: {module}"
         if (module == "urllib" and name in ("", "request")) or (module in ("os", "pty") and STARTS.fullmatch(name)):
             yield f"line {line}: {module} {name}"
-    for node in ast.walk(code):
+    for node in code:
         if isinstance(node, ast.Attribute) and STARTS.fullmatch(node.attr) and ast.unparse(node.value) in ("os", "pty"):
             yield f"line {node.lineno}: {ast.unparse(node)}"
 
@@ -51,7 +51,7 @@ def _files() -> list[Path]:
 
 
 def test_only_edges_start_programs_or_open_connections() -> None:
-    assert {str(path.relative_to(ROOT)) for path in _files() if list(outside_calls(tree(path)))} == EXCEPTED
+    assert {str(path.relative_to(ROOT)) for path in _files() if list(outside_calls(nodes(path)))} == EXCEPTED
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_only_edges_start_programs_or_open_connections() -> None:
     ],
 )
 def test_a_planted_start_or_connection_is_found(planted: str) -> None:
-    assert list(outside_calls(ast.parse(planted))) != []
+    assert list(outside_calls(nodes_of(planted))) != []
 
 
 @pytest.mark.parametrize("harmless", ["import os\nos.path.exists('/')", "from urllib.parse import quote", "import sys"])
 def test_other_uses_of_the_same_modules_are_allowed(harmless: str) -> None:
-    assert list(outside_calls(ast.parse(harmless))) == []
+    assert list(outside_calls(nodes_of(harmless))) == []

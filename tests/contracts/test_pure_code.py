@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rig.source_files import ROOT, imported_names, tree
+from tests.rig.source_files import ROOT, imported_names, nodes, nodes_of
 
 CONTRACT = "Decisions are pure: they reach no edge, not even through others"
 # Modules of the standard library that do no I/O. pathlib builds names; its methods that look at a disk are below.
@@ -145,12 +145,12 @@ def _module(path: Path) -> str:
 PURE = frozenset(map(_module, pure_files()))
 
 
-def impurities(code: ast.Module, file: str = "") -> Iterator[str]:
-    """Everything in the code of a file that does I/O or may lead to it."""
+def impurities(code: Iterable[ast.AST], file: str = "") -> Iterator[str]:
+    """Everything in the nodes of a file that does I/O or may lead to it."""
     for line, module, name in imported_names(code):
         if not _is_pure(module, name) and not (module == "yaml" and file in YAML):
             yield f"line {line}: imports {module} {name}".rstrip()
-    for node in ast.walk(code):
+    for node in code:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             yield f"line {node.lineno}: {node.func.id}()"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
@@ -169,12 +169,12 @@ def _is_pure(module: str, name: str) -> bool:
 
 @pytest.mark.parametrize("path", pure_files(), ids=lambda path: str(path.relative_to(ROOT / "gpuctl")))
 def test_a_file_that_decides_does_no_io(path: Path) -> None:
-    assert list(impurities(tree(path), _name(path))) == []
+    assert list(impurities(nodes(path), _name(path))) == []
 
 
 def test_every_reader_that_is_excepted_exists_and_needs_it() -> None:
-    assert [name for name in READERS if not list(impurities(tree(ROOT / name)))] == []
-    assert [name for name in YAML if not list(impurities(tree(ROOT / name)))] == []
+    assert [name for name in READERS if not list(impurities(nodes(ROOT / name)))] == []
+    assert [name for name in YAML if not list(impurities(nodes(ROOT / name)))] == []
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_every_reader_that_is_excepted_exists_and_needs_it() -> None:
     ],
 )
 def test_io_planted_in_a_pure_file_is_found(planted: str) -> None:
-    assert len(list(impurities(ast.parse(planted), "gpuctl/nccl/plan.py"))) >= 1
+    assert len(list(impurities(nodes_of(planted), "gpuctl/nccl/plan.py"))) >= 1
 
 
 @pytest.mark.parametrize(
@@ -241,4 +241,4 @@ def test_io_planted_in_a_pure_file_is_found(planted: str) -> None:
     ],
 )
 def test_code_without_io_is_pure(harmless: str) -> None:
-    assert list(impurities(ast.parse(harmless))) == []
+    assert list(impurities(nodes_of(harmless))) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ import pytest
 
 from gpuctl.domain.report import JSON_SCHEMA
 from tests.contracts.test_commands import COMMANDS, passed
-from tests.rig.source_files import ROOT, python_files, tree
+from tests.rig.source_files import ROOT, nodes, python_files
 
 # Verbs of speech and pronouns that say nothing of a value.
 BANNED = frozenset(
@@ -66,7 +66,7 @@ FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins")
 
 
 def definitions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node
 
@@ -88,16 +88,16 @@ def public_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) ->
     return [node.name, *(one.arg for one in arguments if not one.arg.startswith("_"))]
 
 
-def constants(module: ast.AST) -> Iterator[str]:
+def constants(module: Iterable[ast.AST]) -> Iterator[str]:
     """Public constants of a module or class."""
-    for node in ast.walk(module):
+    for node in module:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and re.fullmatch("[A-Z][A-Z0-9_]*", node.id):
             yield node.id
 
 
-def printed(module: ast.AST) -> Iterator[tuple[int, str]]:
+def printed(module: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """String literals with their lines: messages, hints, help texts and docstrings."""
-    for node in ast.walk(module):
+    for node in module:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
@@ -108,7 +108,7 @@ def test_texts_use_the_fields_own_words(folder: Path) -> None:
         f"{path.relative_to(ROOT)}:{line} {found.group()}"
         for path in sorted((ROOT / folder).glob("*.py"))
         if str(path.relative_to(ROOT)) not in ALLOWED_TEXTS
-        for line, text in printed(tree(path))
+        for line, text in printed(nodes(path))
         if (found := BANNED_IN_TEXTS.search(text))
     ]
     assert texts == []
@@ -131,7 +131,7 @@ def violations(folder: Path) -> tuple[list[str], list[str]]:
         where = str(path.relative_to(ROOT))
         if is_banned(path.stem):
             names.append(where)
-        names += [f"{where} {name}" for name in constants(tree(path)) if is_banned(name)]
+        names += [f"{where} {name}" for name in constants(nodes(path)) if is_banned(name)]
         for node in definitions(path):
             names += [f"{where}:{node.lineno} {name}" for name in public_names(node) if is_banned(name)]
             if (ast.get_docstring(node) or "").startswith(OPENINGS):
@@ -162,9 +162,9 @@ def test_no_option_has_a_banned_word() -> None:
 KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def keys(tree: ast.AST) -> Iterator[str]:
+def keys(module: Iterable[ast.AST]) -> Iterator[str]:
     """Names that can become keys of JSON: of literal dicts, of keyword arguments, and of fields of classes."""
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.Dict):
             yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
         elif isinstance(node, ast.keyword):
@@ -176,7 +176,7 @@ def keys(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_no_key_of_a_report_has_a_banned_word(folder: Path) -> None:
-    named = {key for path in (ROOT / folder).glob("*.py") for key in keys(tree(path))}
+    named = {key for path in (ROOT / folder).glob("*.py") for key in keys(nodes(path))}
     banned = {key for key in named if KEY.fullmatch(key) and BANNED & set(key.split("_"))}
     assert banned == set()
 
@@ -191,7 +191,7 @@ def test_assigned_names_use_the_fields_own_words() -> None:
         node.id
         for folder in FOLDERS
         for path in (ROOT / folder).glob("*.py")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     banned = Counter(name for name in names if name in BANNED)

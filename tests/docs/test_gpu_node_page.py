@@ -16,8 +16,9 @@ VERIFY = ROOT / "gpuctl/gpu_node/verify.py"
 FILES = [*sorted({*(ROOT / "gpuctl/gpu_node").glob("*.py")} - {VERIFY}), ROOT / "gpuctl/cli/gpu_node/plan.py"]
 # A component's name is the check of what is unknown about it.
 COMPUTED = {
-    "component.name": {"dcgm", "container toolkit"},
-    "part.name": {"driver", "dcgm", "container toolkit", "efa"},
+    "component.name": {"dcgm", "container toolkit", "gdrcopy"},
+    "part.name": {"driver", "dcgm", "container toolkit", "efa", "gdrcopy", "peer memory"},
+    "check": {"gdrcopy", "peer memory"},
 }
 
 

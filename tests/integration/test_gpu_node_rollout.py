@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ LISTING = "/var/lib/standins/nvidia-smi/q.xml"
 LOADS = "depmod {}; touch /root/begun; while [ ! -e /root/loaded ]; do sleep 0.1; done"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def fleet(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TestHost]]:
     """Two hosts of Ubuntu's kind with eight T4, on which an older driver is installed and runs."""
     hosts = rig.up(["gpu1", "gpu2"], machine="g4dn_metal")
@@ -64,11 +66,15 @@ def load_when_installed(host: TestHost, *, lost: int = 0) -> threading.Thread:
     return thread
 
 
-def roll(gpuctl: Gpuctl, rig: Rig, tmp_path: Path) -> Said:
+def words(rig: Rig, tmp_path: Path) -> tuple[str | Path, ...]:
     path = tmp_path / "stack.yml"
     path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
-    words = ("--stack", path, "--batch", "1", "--max-fail", "0", "-o", "json", "--yes")
-    return gpuctl("bootstrap", "gpu-node", "-i", rig.inventory(), *words)
+    options = ("--stack", path, "--batch", "1", "--max-fail", "0", "-o", "json", "--yes")
+    return ("bootstrap", "gpu-node", "-i", rig.inventory(), *options)
+
+
+def roll(gpuctl: Gpuctl, rig: Rig, tmp_path: Path) -> Said:
+    return gpuctl(*words(rig, tmp_path))
 
 
 def test_a_host_that_does_not_verify_stops_the_roll_out_and_the_next_run_goes_on(
@@ -94,3 +100,27 @@ def test_a_host_that_does_not_verify_stops_the_roll_out_and_the_next_run_goes_on
     }, resumed.err
     assert resumed.code == 0
     assert "batch 1 of 1: verify gpu2" in resumed.err
+
+
+def test_killed_while_a_host_configures_its_driver_the_same_command_goes_on(
+    gpuctl: Gpuctl, rig: Rig, fleet: list[TestHost], tmp_path: Path
+) -> None:
+    first, second = fleet
+    running = gpuctl.start(*words(rig, tmp_path))
+    wait_until(lambda: first.exists("/root/begun"), 90, "the package is not being configured")
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    assert not second.exists("/root/begun")
+    first.tree.put(VERSION, MODULE.format(NEW))
+    show(first, NEW)
+    first.write("/root/loaded", "")
+    loading = load_when_installed(second)
+    resumed = roll(gpuctl, rig, tmp_path)
+    loading.join()
+    assert resumed.code == 0, resumed.err
+    assert {row["status"] for row in resumed.hosts.values()} <= {"done", "up to date"}
+    assert resumed.hosts[second.name]["status"] == "done"
+    for host in fleet:
+        assert host.run("dpkg-query", "-Wf", "${Version}", "nvidia-dkms-580-open").stdout == f"{NEW}-1ubuntu1"
+        assert host.run("dpkg", "--audit").stdout == ""
+        assert "nvidia-dkms-580-open" in host.run("apt-mark", "showhold").stdout

@@ -39,6 +39,12 @@ DEAF = """import signal, time
 signal.signal(15, lambda *_: open('/run/got-term', 'w').close())
 while True: time.sleep(1)
 """
+HANGS = "/proc/sys/vm/swappiness"
+# Begins to wait in the kernel once it gets TERM.
+STUCK_AT_TERM = """import signal, time
+signal.signal(15, lambda *_: open('{path}', 'w').write('60'))
+while True: time.sleep(1)
+"""
 FORCE = Consent(force=True, reason="it blocks the release")
 
 
@@ -232,3 +238,25 @@ def test_files_of_a_session_are_gone_after_its_connection_is_lost(node: TestHost
         wait_until(lambda: not node.exists(folder), 20, "the files are left")
     finally:
         program.close()
+
+
+def test_a_process_that_waits_in_the_kernel_is_never_called_ended(node: TestHost) -> None:
+    program = STUCK_AT_TERM.format(path=HANGS)
+    shown, later = (service(node, mark, "/usr/bin/python3", "-c", program) for mark in ("2011", "2012"))
+    beside = service(node, "2013")
+    node.tree.hang(HANGS)
+    try:
+        on_gpus(node, later)
+        outcomes, name = nodes_kill.carry_out(read(node, "0"), ["nodes", "kill"], FORCE, 2)
+        assert [one.state for one in outcomes] == ["left"], outcomes
+        assert "only a reset of the GPU or a reboot helps" in outcomes[0].reason
+        assert run_history.load(name).hosts["kill-1"]["status"] == "left"
+
+        node.run("kill", "-TERM", str(shown))
+        wait_until(lambda: ") D " in node.read(f"/proc/{shown}/stat"), 20, "it does not wait in the kernel")
+        on_gpus(node, shown)
+        refusals = read(node, "0").plan.refusals
+        assert any("waits in the kernel (state D) and ignores signals" in one for one in refusals), refusals
+        assert all(lives(node, pid) for pid in (shown, later, beside))
+    finally:
+        node.tree.release()

@@ -16,6 +16,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 from click.testing import CliRunner
 
+from gpuctl.cli.audit import audit
 from gpuctl.cli.nodes import command
 from gpuctl.nodes.model import User
 from gpuctl.nodes.node_use import node as use_of
@@ -108,16 +109,22 @@ def test_after_a_pod_is_replaced_the_owner_is_its_successor(cluster: Plane) -> N
 
 
 @pytest.fixture
-def asked(cluster: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the command against this cluster, whose node has a stand-in for nvidia-smi and eight GPUs to give."""
+def context(cluster: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the cluster's context, whose node has eight GPUs to give."""
     (tmp_path / "config").write_text(json.dumps(cluster.context("dev-eu")))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
     room = {"nvidia.com/gpu": "8"}
     cluster.api("PATCH", f"/api/v1/nodes/{node.NAME}/status", {"status": {"capacity": room, "allocatable": room}})
+    return "dev-eu"
+
+
+@pytest.fixture
+def asked(context: str) -> Any:
+    """Run the command against this cluster, whose node has a stand-in for nvidia-smi."""
 
     def run(*words: str, image: str = node.IMAGE) -> Any:
-        probe = ["--context", "dev-eu", "--probe", "--probe-image", image]
+        probe = ["--context", context, "--probe", "--probe-image", image]
         return CliRunner().invoke(command.nodes, [*probe, *words])
 
     return run
@@ -152,4 +159,34 @@ def test_a_probe_that_cannot_run_is_removed_and_the_api_is_shown(cluster: Plane,
     assert result.exit_code == 3, result.output
     assert "the node itself gave no answer: its pod does not run: " in result.output
     assert "the API shows which pods have GPUs" in result.output
+    assert probes(cluster) == ""
+
+
+def test_an_audit_by_pods_has_the_facts_of_the_node_and_its_state_by_the_api(
+    cluster: Plane, context: str, tmp_path: Path
+) -> None:
+    first = pods(cluster, "train")[0]
+    install({0: pid_in(uid_of(cluster, first))})
+    cluster.kubectl("cordon", node.NAME)
+    saved = tmp_path / "facts.json"
+    words = ["--context", context, "--probe", "--probe-image", node.IMAGE, "--window", "0.1", "--save", str(saved)]
+    try:
+        result = CliRunner().invoke(audit, [*words, "-o", "json"])
+    finally:
+        cluster.kubectl("uncordon", node.NAME)
+    assert result.exit_code == 1, result.output
+    report = json.loads(result.stdout)
+    state = {one["message"]: one["verdict"] for one in report["findings"] if one["check"] == "kubernetes-state"}
+    assert state["it is cordoned: no further pod starts there"] == "WARN"
+    assert report["nodes"] == [node.NAME]
+    facts = json.loads(saved.read_text())["nodes"][node.NAME]
+    assert len(facts["gpu"]["gpus"]) == 8
+    assert probes(cluster) == ""
+
+
+def test_an_audit_by_pods_that_cannot_run_reaches_no_node_and_leaves_no_pod(cluster: Plane, context: str) -> None:
+    words = ["--context", context, "--probe", "--probe-image", "localhost/none:1", "--timeout", "15", "--window", "0.1"]
+    result = CliRunner().invoke(audit, words)
+    assert result.exit_code == 3, result.output
+    assert "its pod does not run: " in result.output
     assert probes(cluster) == ""

@@ -21,6 +21,7 @@ BARE = HostGpuFacts(
     infiniband_vpd=(),
     efa_devices=(),
     smi_gpus=None,
+    cdi=(),
     kernel="6.8.0-1021-aws",
     headers=True,
     secure_boot=False,
@@ -45,6 +46,12 @@ BARE = HostGpuFacts(
     efa_installed="",
     efa_kind=None,
     efa_wrong=(),
+    rdma_drivers=(),
+    peer_modules=(),
+    peer_symbols=None,
+    efa_module="",
+    gdrdrv_module="",
+    gdrdrv_device=False,
 )
 
 
@@ -54,6 +61,7 @@ def offered(request: StackRequest, known: Knowledge, kernel: str | None = BARE.k
     versions = dict.fromkeys(names_to_look_up(request, known), f"{driver}-1")
     versions |= dict.fromkeys(known.toolkit[0].packages, f"{request.toolkit}-1")
     versions |= {name: f"1:{request.dcgm}" for row in known.dcgm for name in row.packages}
+    versions |= {name: str(request.gdrcopy) for row in known.gdrcopy for name in row.packages}
     free = {name for row in known.sets for name in row.free}
     return {
         name.replace("{kernel}", kernel or ""): ("2025.10.11-1" if name in free else version,)

@@ -76,7 +76,7 @@ class FleetHost:
 
     `loads`: an install loads the new module at once, as on a host whose module nobody had loaded. `unheld`: its
     packages are not held, as after an install that ended too early. `unbuilt`: its packages have no
-    module for the running kernel.
+    module for the running kernel. `ill`: DCGM's diagnosis fails.
     """
 
     packages: str = OLD
@@ -89,6 +89,7 @@ class FleetHost:
     loads: bool = False
     unheld: bool = False
     unbuilt: bool = False
+    ill: bool = False
     boots: int = 1
     returns: bool = True
     slurm: SlurmNode = field(default_factory=StandinSlurmNode)
@@ -126,12 +127,34 @@ class FleetHost:
             return {"repaired": packages}
         if request["action"] == "act":
             return {"act": self._act(request)}
+        if request["action"] == "diagnose":
+            return {"diagnosis": self._diagnosis(request)}
         subjects = request["subjects"]
+        if request.get("only") == ["gpu", "jobs"]:
+            return {"facts": self._use()}
         if subjects == "transaction":
             return {"facts": {"transaction": {"manager": "apt", "output": RESOLVED, "unread": {}}}}
         return {
             "facts": {"stack": json.loads(json.dumps(asdict(self.facts())))} if subjects == "stack" else self.tools()
         }
+
+    def _use(self) -> dict[str, Any]:
+        state = self.slurm.state.lower().replace("idle+drain", "drained")
+        jobs = {"slurm_steps": 0, "kubernetes_pods": 0, "nccl_tests": 0, "slurm_state": state, "unread": {}}
+        return {"gpu": {"gpus": [], "unread": {}}, "jobs": jobs}
+
+    def _diagnosis(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["start"]:
+            self.acts.append(f"diagnose {request['level']}")
+            assert request["new"]
+        if f"diagnose {request['level']}" not in self.acts:
+            return {"state": "none", "now": 2, "level": None, "began": None, "users": [], "error": None}
+        rows: list[dict[str, Any]] = [{"entity_id": 0, "status": "Pass" if not self.ill else "Fail", "warnings": []}]
+        test = {"name": "software", "results": rows, "test_summary": {"status": rows[0]["status"]}}
+        output: dict[str, Any] = {"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [test]}]}}
+        output["metadata"] = {"version": "4.6.0", "Driver Version Detected": self.running}
+        began = {"level": request["level"], "began": 1, "now": 2, "by": "root", "users": [], "error": ""}
+        return {"state": "done", "code": 226 if self.ill else 0, "output": json.dumps(output), **began}
 
     def _act(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request["act"] == "slurm drain":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -10,20 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
-import xmlschema
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuctl.domain.report import JSON_SCHEMA
 
 XSD = Path(__file__).parents[1] / "data/junit/junit.xsd"
 NAME = re.compile(r"gpuctl_[a-z][a-z0-9_]*")
-_junit = xmlschema.XMLSchema(str(XSD))
+_findings = jsonschema.validators.validator_for(JSON_SCHEMA)
+_findings.check_schema(JSON_SCHEMA)
+
+
+@functools.cache
+def _junit() -> Any:
+    """The schema of JUnit reports; read when it is first needed, because every worker imports this file."""
+    import xmlschema
+
+    return xmlschema.XMLSchema(str(XSD))
 
 
 def valid_json(text: str) -> dict[str, Any]:
     """The document, once it fits the schema."""
     document: dict[str, Any] = json.loads(text)
-    jsonschema.validate(document, JSON_SCHEMA)
+    _findings(JSON_SCHEMA).validate(document)
     return document
 
 
@@ -31,7 +40,7 @@ def valid_junit(text: str) -> dict[tuple[str, str], str]:
     """(class name, name) -> "passed", "error" or "failure" of valid XML: the worst of the test cases of that name."""
     from xml.etree import ElementTree
 
-    _junit.validate(text)
+    _junit().validate(text)
     worst: dict[tuple[str, str], str] = {}
     for case in ElementTree.fromstring(text).iter("testcase"):  # noqa: S314 - our own output
         kind = next((name for name in ("failure", "error") if case.find(name) is not None), "passed")

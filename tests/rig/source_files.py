@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,18 +24,29 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), path.name)
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file's syntax tree, in the order of `ast.walk`, which takes longer than most contracts do."""
+    return tuple(ast.walk(tree(path)))
+
+
+def nodes_of(code: str) -> tuple[ast.AST, ...]:
+    """Every node of the syntax tree of a text."""
+    return tuple(ast.walk(ast.parse(code)))
+
+
 def imports(path: Path) -> Iterator[str]:
     """The full name of each module that a file imports from elsewhere; its own package's are left out."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield node.module or ""
 
 
-def imported_names(code: ast.Module) -> Iterator[tuple[int, str, str]]:
+def imported_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str, str]]:
     """(line, module, name) of each import. `from package import module` has no name; relative ones keep their dots."""
-    for node in ast.walk(code):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

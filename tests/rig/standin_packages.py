@@ -136,6 +136,29 @@ def dcgm(version: str) -> list[StandinPackage]:
     ]
 
 
+def gdrcopy(version: str, kernel: str) -> list[StandinPackage]:
+    """GDRCopy's packages; its module is built already, and has the first two numbers of the version."""
+    built = kernel_module(".".join(version.split(".")[:2]))
+    files = {f"/lib/modules/{kernel}/updates/dkms/gdrdrv.ko": built}
+    return [
+        StandinPackage("gdrdrv-dkms", version, files=files, postinst=f"depmod {kernel}"),
+        StandinPackage("libgdrapi", version),
+    ]
+
+
+def with_adapter(host: TestHost) -> None:
+    """An adapter of the driver mlx5_core, and loaded modules, as the kernel of a real host shows them."""
+    host.tree.remove("/sys/class/infiniband")  # the EFA device, of which the machine has no driver recorded
+    host.tree.put("/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\n")
+    for name in ("ib_core", "nvidia_peermem", "gdrdrv"):
+        host.tree.put(f"/sys/module/{name}/refcnt", "0\n")
+    host.tree.put("/sys/module/gdrdrv/version", "2.5\n")
+    symbols = "/run/standin-kallsyms"  # those of the machine lack the interface for peer memory
+    host.run("sh", "-c", f"echo '0 T ib_register_peer_memory_client [ib_core]' > {symbols}")
+    host.run("mount", "--bind", symbols, "/proc/kallsyms")
+    host.run("touch", "/dev/gdrdrv")
+
+
 def be_ubuntu(host: TestHost) -> str:
     """Make a host of the rig one of Ubuntu without a driver; return its kernel's release."""
     for path in ("/sys/module/nvidia", "/proc/driver/nvidia"):
@@ -158,15 +181,22 @@ def prepare(role: str, name: str) -> None:
     host = next(host for host in rig.hosts() if host.name == name)
     kernel, version = be_ubuntu(host), "580.178.04"
     with tempfile.TemporaryDirectory() as scratch:
-        offer(host, [*driver(version, kernel, fabric=True), *toolkit("1.20.0"), *dcgm("4.6.0-1")], Path(scratch))
+        offer(
+            host,
+            [*driver(version, kernel, fabric=True), *toolkit("1.20.0"), *dcgm("4.6.0-1"), *gdrcopy("2.5.2-1", kernel)],
+            Path(scratch),
+        )
     installed = {
         "fabric_manager": ["libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "libnvidia-nscq-580"],
         "dcgm": ["nvidia-dkms-580-open", "datacenter-gpu-manager"],
+        "rdma": ["nvidia-dkms-580-open"],
     }.get(role, [])
     if role == "fabric_manager":
         installed.append("nvidia-fabricmanager-580")
         for field_name, text in {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}.items():
             host.tree.put(f"/sys/bus/pci/devices/0000:aa:00.0/{field_name}", f"{text}\n")
+    if role == "rdma":
+        with_adapter(host)
     if installed:
         host.run("apt-get", "-qq", "install", *installed)
 

@@ -230,7 +230,7 @@ def read_nvlink(text: str) -> Record:
     counters: dict[int, dict[str, int]] = {}
     odd = []
     for gpu, name, value in rows:
-        if value.isdigit():
+        if value.isdigit() and name.endswith("Error"):
             counts = counters.setdefault(gpu, {})
             known = "CRC Errors" if name.startswith("CRC") else f"{name}s"
             counts[known] = counts.get(known, 0) + int(value)
@@ -238,7 +238,11 @@ def read_nvlink(text: str) -> Record:
             odd.append(f"{name}: {value}")
     findings = [] if counters else [doubt("it has no counter of a GPU")]
     if odd:
-        findings.append(doubt(f"{plural(len(odd), 'counter')} without a number, the first: {odd[0][:80]}"))
+        findings.append(
+            doubt(f"{plural(len(odd), 'counter')} without a number or a known name, the first: {odd[0][:80]}")
+        )
+    if strange := re.findall(r"^\|\s*Link (?!\d+\s*\|)(.*?)\s*\|", text, re.MULTILINE):
+        findings.append(doubt(f"the counters of link {strange[0][:80]} belong to no link"))
     if not _documents(text)[1] or ('"header"' not in text and not re.search(r"\+-+\+-+\+\s*\Z", text.rstrip())):
         findings.append(doubt("it is cut"))
     gpus = [{"gpu": gpu, "links": None, "errors": counts} for gpu, counts in counters.items()]

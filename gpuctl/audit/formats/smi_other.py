@@ -161,6 +161,10 @@ def read_nvlink(text: str) -> Record:
         for gpu, number in odd.items()
         if number < usual
     ]
+    for gpu in gpus:
+        known = {int(number) for number in gpu["links"] or ()}
+        if lacking := sorted(set(range(max(known, default=-1) + 1)) - known):
+            findings.append(doubt(f"GPU {gpu['gpu']} does not list NVLink {named(map(str, lacking), 8)}"))
     silent = [gpu["gpu"] for gpu in gpus if gpu["links"] is None and f"GPU {gpu['gpu']} links" not in unread]
     if silent and odd:
         findings.append(doubt(f"GPU {named(map(str, silent), 8)} lists no NVLinks, others {usual}"))

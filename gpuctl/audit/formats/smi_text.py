@@ -31,6 +31,8 @@ NAMES = {
     ("remapped_rows", "remapping_failure_occurred"): "remapped_row_failure",
     ("remapped_rows", "uncorrectable_error"): "remapped_row_unc",
     ("remapped_rows", "correctable_error"): "remapped_row_corr",
+    ("remapped_rows", "bank_remap_availability_histogram"): "row_remapper_histogram",
+    ("row_remapper_histogram", "none"): "row_remapper_histogram_none",
     ("retired_pages", "pending_page_blacklist"): "pending_blacklist",
     ("retired_pages", "pending"): "pending_retirement",
     ("temperature", "gpu_current_temp"): "gpu_temp",

@@ -50,9 +50,7 @@ class GpuRule:
         reasons: dict[str, list[int]] = {}
         issues: dict[Issue, list[int]] = {}
         for index, gpu in enumerate(_gpus(facts)):
-            reason = gpu["unread"].get(self.value)
-            if reason is None and self.always and gpu[self.value] is None:
-                reason = "nvidia-smi does not report it"
+            reason = self._unknown(gpu, facts)
             if reason is not None:
                 reasons.setdefault(reason, []).append(index)
             elif issue := self.judge(gpu):
@@ -64,9 +62,24 @@ class GpuRule:
             message = f"{_names(alike)}: {issue.message}"
             yield Finding(self.check, node, issue.verdict, message, numbers, issue.hint, issue.source)
 
+    def _unknown(self, gpu: Gpu, facts: Facts) -> str | None:
+        """Why the value of a GPU is not known; None if it is, or if GPUs of its kind have none."""
+        reason: str | None = gpu["unread"].get(self.value)
+        if reason is not None or gpu[self.value] is not None:
+            return reason
+        if self.always:
+            return "nvidia-smi does not report it"
+        reported = any(other[self.value] is not None for other in _alike(gpu, facts))
+        return "nvidia-smi reports it of the GPUs beside it, and not of this one" if reported else None
+
 
 def _gpus(facts: Facts) -> Sequence[Gpu]:
     return get(facts, "gpu", "gpus") or ()
+
+
+def _alike(gpu: Gpu, facts: Facts) -> list[Gpu]:
+    """GPUs of the node that report the same values: of one model, and with MIG or without."""
+    return [other for other in _gpus(facts) if (other["model"], other["mig"]) == (gpu["model"], gpu["mig"])]
 
 
 def _names(indices: Sequence[int]) -> str:

@@ -48,7 +48,7 @@ def nvlink(fleet: Fleet) -> list[Finding]:
     counts = {node: _link_count(facts) for node, facts in fleet.items() if node not in named_already}
     findings += equal("nvlink", "{} NVLinks", counts, "check nvidia-smi nvlink -s; reset the GPUs of the node together")
     if not findings and not any(counts.values()):
-        return [ok("nvlink", "", "no GPU has NVLinks")]
+        return [ok("nvlink", "", "not judged: no GPU shows NVLinks, as those without any and those under MIG do not")]
     counted = all(gpu["errors"] is not None for facts in fleet.values() for gpu in get(facts, "nvlink", "gpus") or ())
     errors = "has no errors" if counted else "was not asked for its errors"
     return or_ok("nvlink", "", findings, f"every NVLink is active and {errors}")
@@ -89,6 +89,10 @@ def _nvlinks_of(node: str, gpu: str, links: Mapping[str, float] | None, errors: 
     elif inactive:
         message = f"{gpu}: NVLink {named(inactive)} inactive, {len(links or ()) - len(inactive)} others are active"
         yield fail("nvlink", node, message, reset, inactive=len(inactive))
+    speeds = {number: speed for number, speed in (links or {}).items() if speed}
+    if slow := [number for number, speed in speeds.items() if speed < max(speeds.values())]:
+        message = f"{gpu}: NVLink {named(slow)} at {speeds[slow[0]]:g} GB/s, others at {max(speeds.values()):g}"
+        yield fail("nvlink", node, message, reset, slow=len(slow))
     faults = {name: count for name, count in errors.items() if name.lower() in NVLINK_FAULTS and count}
     crc = sum(count for name, count in errors.items() if name.lower() == NVLINK_CRC)
     if faults:

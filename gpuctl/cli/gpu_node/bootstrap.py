@@ -79,6 +79,7 @@ drain = options.together(
         show_default=True,
         help="Time in which a host must be back; large machines take long to check their memory.",
     ),
+    options.deep("Also have DCGM diagnose each host at this level before it takes jobs again."),
     options.visit("host", ANSWER_S),
     click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation of the plan."),
     report_options,
@@ -90,9 +91,9 @@ def bootstrap(request: BootstrapRequest, diff: bool, yes: bool, form: Form, metr
     completed. `gpuctl rollback --only gpu_stack` restores packages, holds, pins and files. Exit code 1 if a host is
     refused or failed, 3 if one was not reached.
 
-    With --batch, --max-fail, --drain or --reboot it is a roll-out: hosts change batch by batch, each is verified by
-    its tools, and the next batch starts only if at most --max-fail of the last one failed. A host that fails stays
-    drained. After an interruption the same command goes on.
+    With --batch, --max-fail, --drain, --reboot or --deep it is a roll-out: hosts change batch by batch, each is
+    verified by its tools, and the next batch starts only if at most --max-fail of the last one failed. A host that
+    fails stays drained. After an interruption the same command goes on.
     """
     if request.steps.is_set and not request.change.check:
         rollout.roll_out(request.change, request.steps, yes, form, metrics)

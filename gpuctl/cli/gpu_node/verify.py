@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """Hosts to verify; see `PlanRequest`."""
+    """Hosts to verify; see `PlanRequest`. `deep`: level of DCGM's diagnosis, None for none."""
 
     inventory: str | None = None
     limit: str = ""
     stack: Path | None = None
+    deep: int | None = None
     forks: int = 64
     timeout: float = 120.0
 
 
 @click.command()
-@options.as_request(VerifyRequest, options.inventory, options.limit, stack_file, options.visit("host"))
+@options.as_request(VerifyRequest, options.inventory, options.limit, stack_file,
+                    options.deep("Also run DCGM's diagnosis of this level, on hosts that nobody uses."),
+                    options.visit("host"))  # fmt: skip
 @click.option("--strict", is_flag=True, help="Count warnings as problems.")
 @report_options
 def verify(request: VerifyRequest, strict: bool, form: Form, metrics: Path | None) -> None:
@@ -50,7 +53,8 @@ def verify(request: VerifyRequest, strict: bool, form: Form, metrics: Path | Non
     check_folder(metrics)
     started = time.monotonic()
     asked = PlanRequest(request.inventory, request.limit, request.stack, forks=request.forks, timeout=request.timeout)
-    verified = verify_hosts(asked, datetime.now().astimezone().date(), output.unreached)
+    today = datetime.now().astimezone().date()
+    verified = verify_hosts(asked, today, output.unreached, request.deep, lambda line: click.echo(line, err=True))
     results = [finding for rows in verified.findings.values() for finding in rows]
     code = worst([exit_code(results, strict), 3 if verified.unasked else 0])
     count = output.plural(len(verified.findings), "host")

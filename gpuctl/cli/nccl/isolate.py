@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpuctl.nccl.isolate.flow import Watch
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
     from gpuctl.nccl.model import Launch, LaunchResult, Sweep
-    from gpuctl.workflows.nccl_preflight import Layout
     from gpuctl.workflows.nccl_targets.model import NodeAccess
 
 File = click.Path(dir_okay=False, path_type=Path)
@@ -114,7 +113,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     """
     from gpuctl.nccl.isolate import record
     from gpuctl.nccl.plan import with_env
-    from gpuctl.workflows import nccl_targets
+    from gpuctl.workflows import nccl_isolate, nccl_targets
 
     check_folder(metrics)
     policy = _policy(request, nccl_targets.gpus_per_node(request.target))
@@ -123,7 +122,8 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     _check_writable(request.record)
     access = nccl_targets.node_access(request.target, policy.sweep.gpus_per_node, target_options.notify)
     policy = replace(policy, sweep=with_env(policy.sweep, access.env))
-    fleet = _with_expectation(_fleet(access, request.record, request.rails), policy.sweep, request)
+    nodes = nccl_isolate.fleet(access, request.record, request.rails, target_options.notify)
+    fleet = _with_expectation(nodes, policy.sweep, request)
     before = record.resume(request.record, fleet, policy) if request.record else ()  # refused before nodes are queried
     target_options.preflight(access, request.target)
     history, end = run(fleet, access, policy, request.record, before)
@@ -197,36 +197,6 @@ def _policy(request: IsolateRequest, gpus: int) -> Policy:
     check_sizes("isolate", requested)
     sweep = replace(requested, env={**RING.env, **requested.env})
     return Policy(sweep=sweep, pairs_per_node=request.pairs_per_node, false_alarm=request.false_alarm)
-
-
-def _fleet(access: NodeAccess, path: Path | None, rails: str) -> Fleet:
-    """Nodes, rack by rack if racks are known: from the inventory or cluster, else from the record, else from the
-    nodes themselves."""
-    from gpuctl.nccl.isolate import rail_selection, record
-    from gpuctl.nccl.isolate.model import Fleet
-
-    if len(access.nodes) < 2:
-        raise InvalidInput("isolate", "there is only one node, and none to compare it with", "select more nodes")
-    requested = tuple(name.strip() for name in rails.split(",") if name.strip())
-    chosen = () if requested == ("none",) else requested
-    recorded = path is not None and path.exists()
-    racks = record.read(path).fleet.racks if path and recorded and not access.racks else access.racks
-    layout = _layout(access) if chosen or not (racks or recorded) else None
-    for warning in rail_selection.check(chosen, layout.devices if layout else {}):
-        click.echo(f"--rails: {warning}", err=True)
-    if layout and layout.racks and not racks:
-        click.echo(f"racks are {layout.racks_are}", err=True)
-        racks = layout.racks
-    nodes = sorted(access.nodes, key=lambda name: racks.get(name, ""))
-    return Fleet(tuple(nodes), racks, chosen if requested else None)
-
-
-def _layout(access: NodeAccess) -> Layout:
-    """Fabric as the nodes report it; nodes that cannot be queried have no known adapters."""
-    from gpuctl.workflows import nccl_preflight
-
-    layout = access.layout() if access.layout else nccl_preflight.layout([])
-    return layout._replace(devices=dict.fromkeys(access.nodes) | layout.devices)
 
 
 def _with_expectation(fleet: Fleet, sweep: Sweep, request: IsolateRequest) -> Fleet:

@@ -69,20 +69,7 @@ class NodesRequest:
     options.inventory,
     options.limit,
     options.other_context("Kubernetes context: show which pods have GPUs, from the API."),
-    click.option(
-        "--probe",
-        is_flag=True,
-        help="With --context: also query each GPU node, by a short-lived privileged pod, which is removed.",
-    ),
-    click.option(
-        "--probe-image",
-        metavar="IMAGE",
-        default="busybox:stable",
-        show_default=True,
-        callback=options.not_empty,
-        help="Image of these pods; it needs sh, sleep and nsenter.",
-    ),
-    click.option("--namespace", metavar="NAME", default="", help="Namespace of these pods.  [default: the context's]"),
+    options.node_probe("With --context: also query each GPU node, by a short-lived privileged pod, which is removed."),
     click.option("--slurm", is_flag=True, help="Show the nodes of the Slurm cluster that this machine belongs to."),
     click.option(
         "--partition", metavar="NAME", default="", callback=options.not_empty, help="With --slurm: of this partition."

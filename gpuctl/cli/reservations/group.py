@@ -6,10 +6,13 @@ import click
 
 from gpuctl.cli.shared.click_groups import Group
 
-_COMMANDS = ("availability", "cancel", "demo", "edit", "env", "extend", "history", "list", "queue", "serve", "show")
-_MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name}_" for name in _COMMANDS}
+_COMMANDS = (
+    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "list", "queue", "serve"),
+    *("show", "ssh-config"),
+)
+_MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
 
 
 @click.group(name="reservations", cls=Group, members=_MEMBERS)
 def group() -> None:
-    """Share the GPUs of a server: who has them until when, who waits and why."""
+    """Share the GPUs of servers: who has them until when, who waits and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ POLL_S = 2.0
 socket_option = click.option(
     "--socket",
     type=click.Path(path_type=Path),
-    default="/run/gpuctl/reservations.sock",
+    default="/run/gpuctl-reservations/socket",
     show_default=True,
     envvar="GPUCTL_RESERVATIONS_SOCKET",
     help="Socket of the service.",
@@ -85,6 +86,8 @@ def place(row: dict[str, Any]) -> str:
 
 def show(row: dict[str, Any]) -> None:
     """Print one reservation."""
+    from gpuctl.workflows import reservations_connect
+
     until = row["expires"] or row["finished"] or "-"
     output.table(
         ["id", "state", "GPUs", "type", "where", "until", "name"],
@@ -93,6 +96,9 @@ def show(row: dict[str, Any]) -> None:
     if row["state"] == "queued":
         click.echo(f"position {row['position']}, starts {start(row)}: {row['reason']}")
     elif row["state"] == "active":
-        click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
+        for command in reservations_connect.commands(row):
+            click.echo(command)
+        if os.uname().nodename in row["environment"]:
+            click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
     elif row["reason"]:
         click.echo(row["reason"])

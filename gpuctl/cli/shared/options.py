@@ -197,6 +197,29 @@ def other_context(text: str) -> Callable[[Command], Command]:
     )
 
 
+def deep(text: str) -> Callable[[Command], Command]:
+    """--deep: the level of DCGM's diagnosis; `text` is its help."""
+    return click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3", help=text)
+
+
+def node_probe(text: str) -> Callable[[Command], Command]:
+    """--probe of commands that can ask Kubernetes nodes by pods, with image and namespace; `text` is its help."""
+    return together(
+        click.option("--probe", is_flag=True, help=text),
+        click.option(
+            "--probe-image",
+            metavar="IMAGE",
+            default="busybox:stable",
+            show_default=True,
+            callback=not_empty,
+            help="Image of these pods; it needs sh, sleep and nsenter.",
+        ),
+        click.option(
+            "--namespace", metavar="NAME", default="", help="Namespace of these pods.  [default: the context's]"
+        ),
+    )
+
+
 aws_profile = click.option(
     "--aws-profile", metavar="NAME", default="", callback=not_empty, help="Profile of the AWS configuration."
 )

@@ -32,6 +32,7 @@ def adapters_(fleet: Fleet) -> list[Finding]:
     advice = "look at its ports: ibstat, or fi_info -p efa on EFA; a cable, a switch port, or the device itself"
     findings += [_named(f, by_node, fleet) for f in equal(rule, "{}", shown, advice)]
     findings += _down(by_node, {f.subject for f in findings})
+    findings += [finding for node, a in by_node.items() if a for finding in _slow(node, a)]
     findings += [finding for node, facts in fleet.items() for finding in _efa(node, facts)]
     if not findings and not any(a and a.kind for a in by_node.values()):
         advice = "fine only where TCP is all you have"
@@ -60,6 +61,28 @@ def _down(by_node: dict[str, Adapters | None], reported: set[str]) -> list[Findi
             advice = "where they belong to the fabric: cable, switch port, subnet manager"
             findings.append(warn("adapters", node, f"not active, and so not used: {', '.join(down)}", advice))
     return findings
+
+
+def _slow(node: str, found: Adapters) -> list[Finding]:
+    """Warn about an active port that is slower than those of its kind, where it completes their number to 2, 4, 8, …
+
+    Ports of storage are slower by design, and come beside a complete set.
+    """
+    kind = {port["link"] for port in found.fabric}
+    slow = [
+        port for port, _ in found.others if port["state"] == ACTIVE and port["link"] in kind and _is_slower(port, found)
+    ]
+    total = len(slow) + len(found.fabric)
+    if not slow or len(slow) >= len(found.fabric) or total & (total - 1):
+        return []
+    shown = ", ".join(f"{name(port)} {port['rate_gbps']:g}" for port in slow)
+    message = f"slower than the {len(found.fabric)} other ports of {found.rate_gbps:g} Gb/s: {shown} Gb/s"
+    return [warn("adapters", node, message, "unless it serves storage: cable, transceiver and switch port")]
+
+
+def _is_slower(port: Facts, found: Adapters) -> bool:
+    rate = port["rate_gbps"]
+    return rate is not None and found.rate_gbps is not None and rate < found.rate_gbps and not port["efa"]
 
 
 def _efa(node: str, facts: Facts) -> list[Finding]:

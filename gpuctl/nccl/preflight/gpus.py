@@ -11,6 +11,9 @@ from gpuctl.domain.gpu_health import CAPPED, SLOWED, why_capped
 from gpuctl.domain.gpu_health import issues as health_issues
 from gpuctl.domain.node_facts import Facts, Fleet, equal, get, some, unread, usual, why
 
+NOT_JOINED = "GPUs have not joined the NVLink fabric: {}"
+REJOIN = "check systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
+
 
 def count(fleet: Fleet) -> list[Finding]:
     """Check that every GPU on the bus answers, and that all nodes have the same number."""
@@ -119,8 +122,8 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
     wrong = nvlink_fabric.not_joined(get(facts, "gpu", "gpus") or ())
     findings = _unknown_states(node, facts)
     if wrong:
-        advice = "check systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
-        findings.append(fail(rule, node, f"GPUs have not joined the NVLink fabric: {', '.join(wrong)}", advice))
+        findings.append(fail(rule, node, NOT_JOINED.format(", ".join(wrong)), REJOIN))
+    findings += fabric_health(node, facts)
     if not get(facts, "gpu", "switches"):
         return findings  # the switches belong to another machine, as in NVL72 racks
     if version is None:
@@ -142,6 +145,33 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
 
 def _states(facts: Facts) -> list[tuple[str, str | None]]:
     return nvlink_fabric.states(get(facts, "gpu", "gpus") or ())
+
+
+def fabric_health(node: str, facts: Facts) -> list[Finding]:
+    """Findings for GPUs whose NVLink fabric reports a fault, or a state that is not known."""
+    gpus = get(facts, "gpu", "gpus") or ()
+    hint = "read the log of fabric manager, and of the fabric's switches; drain the node"
+    findings = [
+        fail("fabric-manager", node, f"GPU {index}: the health of its NVLink fabric: {faults}", hint)
+        for index, faults in nvlink_fabric.faults(gpus).items()
+    ]
+    unclear = {
+        index: gpu["unread"]["fabric_faults"] for index, gpu in enumerate(gpus) if "fabric_faults" in gpu["unread"]
+    }
+    what = "the health of its NVLink fabric is"
+    return findings + [unread("fabric-manager", node, f"GPU {i}: {what}", reason) for i, reason in unclear.items()]
+
+
+def fabric_reports(fleet: Fleet) -> list[Finding]:
+    """Findings on what GPUs say of their fabric, where nothing is known of fabric manager; none if all is well."""
+    findings = []
+    for node, facts in fleet.items():
+        gpus = get(facts, "gpu", "gpus") or ()
+        if wrong := nvlink_fabric.not_joined(gpus):
+            findings.append(fail("fabric-manager", node, NOT_JOINED.format(", ".join(wrong)), REJOIN))
+        findings += _unknown_states(node, facts) if nvlink_fabric.states(gpus) else []
+        findings += fabric_health(node, facts)
+    return findings
 
 
 def _unknown_states(node: str, facts: Facts) -> list[Finding]:

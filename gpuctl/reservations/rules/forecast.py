@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuctl.core.text import named, plural
@@ -27,19 +28,28 @@ class Wait:
     latest_at: int | None
 
 
-def forecast(book: Book, now: int) -> dict[str, Wait]:
-    """The wait of every queued request, by id, in the order of the queue."""
+def forecast(book: Book, now: int, silent: Mapping[str, int] | None = None) -> dict[str, Wait]:
+    """The wait of every queued request, by id, in the order of the queue. `silent`: see `plan.plan`."""
     waiting = queue.ordered(book, now, fair_share.use_now(book, now))
     quotas = queue.Quotas(book)
     waits: dict[str, Wait] = {}
     for gpu_type in dict.fromkeys(reservation.gpu_type for reservation in waiting):
         ahead = [reservation for reservation in waiting if reservation.gpu_type == gpu_type]
-        waits |= _of_type(book, gpu_type, ahead, quotas, now)
+        running, planned = Pool.of(book, gpu_type, now), Pool.of(book, gpu_type, now)
+        for pool in (running, planned):
+            pool.hold(silent or {})
+        waits |= _of_type(book, ahead, quotas, running, planned, sorted((silent or {}).keys() & running.free_at.keys()))
     return waits
 
 
-def _of_type(book: Book, gpu_type: str, waiting: list[Reservation], quotas: queue.Quotas, now: int) -> dict[str, Wait]:
-    running, planned = Pool.of(book, gpu_type, now), Pool.of(book, gpu_type, now)
+def _of_type(  # noqa: PLR0913, PLR0917 - two pools of one snapshot
+    book: Book,
+    waiting: list[Reservation],
+    quotas: queue.Quotas,
+    running: Pool,
+    planned: Pool,
+    silent: list[str],
+) -> dict[str, Wait]:
     waits: dict[str, Wait] = {}
     for position, reservation in enumerate(waiting, 1):
         earliest = running.earliest_at(reservation.nodes, reservation.gpus)
@@ -51,12 +61,16 @@ def _of_type(book: Book, gpu_type: str, waiting: list[Reservation], quotas: queu
         waits[reservation.id] = Wait(
             reservation.id,
             position,
-            block or _reason(book, reservation, waiting[: position - 1], running),
+            block or _reason(book, reservation, waiting[: position - 1], running) + _unknown(silent),
             reservation.promised_at,
             earliest,
             None if latest is None or block else min(latest.at, reservation.promised_at or latest.at),
         )
     return waits
+
+
+def _unknown(silent: list[str]) -> str:
+    return f"; unknown, so given to nobody: {named(silent)}" if silent else ""
 
 
 def _reason(book: Book, reservation: Reservation, ahead: list[Reservation], pool: Pool) -> str:

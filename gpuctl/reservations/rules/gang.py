@@ -15,13 +15,13 @@ def environment(reservation: Reservation, nodes: Mapping[str, Node], node: str) 
     names = [slot.node for slot in slots]
     slot = slots[names.index(node)]
     variables = {
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
+        "CUDA_VISIBLE_DEVICES": ",".join(_gpu_names(nodes[node], slot)),
         "GPUCTL_RESERVATION": reservation.id,
     }
     if len(slots) > 1:
         variables |= {
             "GPUCTL_NODES": " ".join(names),
-            "MASTER_ADDR": names[0],
+            "MASTER_ADDR": nodes[names[0]].address or names[0],
             "MASTER_PORT": str(MASTER_PORT),
             "NNODES": str(len(slots)),
             "NODE_RANK": str(names.index(node)),
@@ -29,6 +29,11 @@ def environment(reservation: Reservation, nodes: Mapping[str, Node], node: str) 
     if efa := adapters(nodes[node], slot):
         variables["GPUCTL_EFA_ADAPTERS"] = str(efa)
     return variables
+
+
+def _gpu_names(node: Node, slot: Slot) -> list[str]:
+    """UUIDs, since CUDA may number GPUs in another order than their device files; else indexes."""
+    return [node.uuids[gpu] if node.uuids else str(gpu) for gpu in slot.gpus]
 
 
 def adapters(node: Node, slot: Slot) -> int:

@@ -133,7 +133,8 @@ class Node:
     """A node's row in the ledger: the reservation on each GPU, or None.
 
     `fence` grows with every change of the allocation. A node ignores an order with a lower one than it knows, so that
-    a late order cannot give GPUs to somebody who lost them.
+    a late order cannot give GPUs to somebody who lost them. `uuids`: of its GPUs by index; empty if unknown. `address`
+    and `port`: for logins; empty where the name is the address.
     """
 
     name: str
@@ -144,6 +145,9 @@ class Node:
     fence: int = 0
     efa: int = 0
     version: int = 0
+    uuids: tuple[str, ...] = ()
+    address: str = ""
+    port: int | None = None
 
     @property
     def free(self) -> tuple[int, ...]:

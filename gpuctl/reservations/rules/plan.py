@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuctl.core.text import named
@@ -11,14 +12,17 @@ from gpuctl.reservations.rules.model import Reservation, Slot
 from gpuctl.reservations.rules.pool import Pool, longest_hold_s, unusable
 
 
-def plan(draft: Draft) -> None:
-    """Start what fits, and promise a start to the first request of each type that does not."""
+def plan(draft: Draft, silent: Mapping[str, int] | None = None) -> None:
+    """Start what fits, and promise a start to the first request of each type that does not.
+
+    `silent`: nodes that do not answer now, with the instant at which they count as lost.
+    """
     waiting = queue.ordered(draft.book, draft.now, fair_share.use_now(draft.book, draft.now))
     quotas = queue.Quotas(draft.book)
     for gpu_type in dict.fromkeys(reservation.gpu_type for reservation in waiting):
-        _Pass(draft, Pool.of(draft.book, gpu_type, draft.now), quotas).run(
-            [reservation for reservation in waiting if reservation.gpu_type == gpu_type]
-        )
+        pool = Pool.of(draft.book, gpu_type, draft.now)
+        pool.hold(silent or {})
+        _Pass(draft, pool, quotas).run([reservation for reservation in waiting if reservation.gpu_type == gpu_type])
 
 
 class _Pass:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.reservations.rules.model import Book, Limits, Node, NodeState, Reservation, Slot, State
@@ -57,6 +57,12 @@ class Pool:
         holders = {holder: _free_at(book, holder, now) for node in usable for holder in set(node.allocated)}
         free_at = {node.name: [holders[holder] for holder in node.allocated] for node in usable}
         return cls(free_at, {node.name: node.zone for node in usable}, now)
+
+    def hold(self, silent: Mapping[str, int]) -> None:
+        """Take nodes that do not answer as occupied until an instant each: what they run is unknown, so not free."""
+        for node in silent.keys() & self.free_at.keys():
+            free_at = self.free_at[node]
+            self.restore([(node, gpu, max(free_at[gpu], silent[node])) for gpu in range(len(free_at))])
 
     def free_gpus(self) -> int:
         return sum(map(self._free, self.free_at))

@@ -38,6 +38,7 @@ def repair(draft: Draft) -> None:
         _repair_node(draft, node)
     for reservation in draft.book.in_state(*HOLDING):
         _repair_reservation(draft, reservation)
+    reports.clear_lost(draft)
     for disk in list(draft.book.disks.values()):
         holder = draft.book.reservations.get(disk.attached or "")
         if disk.attached is not None and (holder is None or holder.state not in HOLDING):

@@ -23,7 +23,10 @@ class OrderKind(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """A task for a node. `fence`: the node obeys if it knows none that is higher, and remembers this one."""
+    """A task for a node. `fence`: the node obeys if it knows none that is higher, and remembers this one.
+
+    `keep`: reservations and attempts whose sessions go on while a node is cleaned.
+    """
 
     kind: OrderKind
     node: str
@@ -31,12 +34,13 @@ class Order:
     reservation: str = ""
     attempt: int = 0
     gpus: tuple[int, ...] = ()
+    keep: tuple[tuple[str, int], ...] = ()
 
 
 def orders(book: Book) -> list[Order]:
     """Everything that nodes still have to do, by the rows of now."""
     todo = [
-        Order(OrderKind.CLEAN_NODE, node.name, node.fence)
+        Order(OrderKind.CLEAN_NODE, node.name, node.fence, keep=_in_time(book, node.name))
         for node in book.nodes.values()
         if node.state is NodeState.CLEANING
     ]
@@ -50,6 +54,15 @@ def orders(book: Book) -> list[Order]:
             if slot.node not in done and book.nodes[slot.node].state is NodeState.READY
         ]
     return todo
+
+
+def _in_time(book: Book, node: str) -> tuple[tuple[str, int], ...]:
+    """Sessions of a node whose time is not over, by reservation and attempt."""
+    return tuple(
+        (reservation.id, reservation.attempt)
+        for reservation in book.in_state(State.ACTIVE)
+        if node in {slot.node for slot in reservation.slots}
+    )
 
 
 def observations(book: Book) -> list[Order]:
@@ -93,7 +106,10 @@ def session_gone(draft: Draft, id_: str, attempt: int, node: str) -> None:
 
 
 def node_lost(draft: Draft, name: str, reason: str) -> None:
-    """A node does not answer: it leaves the pool, and reservations on it end or are queued again."""
+    """A node does not answer: it leaves the pool. Active sessions on it may run on, so they keep their time and GPUs.
+
+    Requests whose node was prepared are queued again.
+    """
     node = draft.book.nodes[name]
     if node.state is NodeState.LOST:
         return
@@ -104,7 +120,18 @@ def node_lost(draft: Draft, name: str, reason: str) -> None:
             _lose(draft, reservation, name)
 
 
+def clear_lost(draft: Draft) -> None:
+    """Sessions that end while their node is lost: it is cleaned before it takes anybody, so nothing is waited for."""
+    for reservation in draft.book.in_state(State.ENDING):
+        lost = {slot.node for slot in reservation.slots if draft.book.nodes[slot.node].state is NodeState.LOST}
+        if lost - set(reservation.cleared):
+            draft.put(replace(reservation, cleared=tuple(sorted({*reservation.cleared, *lost}))))
+            _finish_if_cleared(draft, reservation.id)
+
+
 def _lose(draft: Draft, reservation: Reservation, name: str) -> None:
+    if reservation.state is State.ACTIVE:
+        return
     if reservation.state is State.PREPARING and reservation.attempt < draft.book.site.limits.most_attempts:
         draft.move(reservation, Event.RETRY, f"{name} was lost before the session was ready")
     elif reservation.state is not State.ENDING:
@@ -116,7 +143,7 @@ def _lose(draft: Draft, reservation: Reservation, name: str) -> None:
 
 
 def node_back(draft: Draft, name: str) -> None:
-    """A lost node answers again; it takes reservations once nothing of an old session is left."""
+    """A lost node answers again; it takes reservations once nothing of a session that is over is left."""
     node = draft.book.nodes[name]
     if node.state is NodeState.LOST:
         draft.put(replace(node, state=NodeState.CLEANING, fence=node.fence + 1))
@@ -124,11 +151,13 @@ def node_back(draft: Draft, name: str) -> None:
 
 
 def node_clean(draft: Draft, name: str, fence: int) -> None:
-    """A node reports that it has no session, in answer to the order with this fence."""
+    """A node reports that it has no session that is over, in answer to the order with this fence."""
     node = draft.book.nodes[name]
     if node.state is NodeState.CLEANING and fence == node.fence:
         draft.put(replace(node, state=NodeState.READY))
-        draft.note("take into the pool", name, "no session is left on it", str(node.state), str(NodeState.READY))
+        draft.note(
+            "take into the pool", name, "no session that is over is left on it", str(node.state), str(NodeState.READY)
+        )
 
 
 def _finish_if_cleared(draft: Draft, id_: str) -> None:

@@ -29,6 +29,7 @@ def _reservation(plain: dict[str, Any]) -> Reservation:
 
 def _node(plain: dict[str, Any]) -> Node:
     plain["state"], plain["allocated"] = NodeState(plain["state"]), tuple(plain["allocated"])
+    plain["uuids"] = tuple(plain.get("uuids", ()))
     return Node(**plain)
 
 

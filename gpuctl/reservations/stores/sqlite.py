@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -28,15 +30,17 @@ CREATE TABLE audit (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT 
   subject TEXT NOT NULL, reason TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL);
 CREATE INDEX audit_subjects ON audit (subject);
 """
+_IDENTITY = "CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL)"
 
 
 class SqliteStore:
     """A file in WAL mode with full synchronisation: what was answered survives a power cut.
 
-    The snapshot is cached as long as no other connection writes. Not for several threads at a time.
+    The snapshot is cached as long as no other connection writes. Not for several threads at a time. `nodes`: None keeps
+    those of the file.
     """
 
-    def __init__(self, path: Path, site: Site, nodes: Iterable[Node]) -> None:
+    def __init__(self, path: Path, site: Site, nodes: Iterable[Node] | None) -> None:
         self._path, self._site = path, site
         self._book: Book | None = None
         self._data_version = -1
@@ -46,7 +50,8 @@ class SqliteStore:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._create()
-            self._set_nodes(list(nodes))
+            if nodes is not None:
+                self._set_nodes(list(nodes))
 
     def close(self) -> None:
         self._db.close()
@@ -57,6 +62,12 @@ class SqliteStore:
             if self._book is None or version != self._data_version:
                 self._book, self._data_version = self._read(), version
         return self._book
+
+    def identity(self) -> str:
+        """Random id of this database, made once; its nodes obey no other one."""
+        with self._errors("read"):
+            [(id_,)] = self._db.execute("SELECT id FROM identity")
+        return str(id_)
 
     def receipt(self, key: str) -> Receipt | None:
         with self._errors("read"):
@@ -150,6 +161,9 @@ class SqliteStore:
                 for statement in filter(str.strip, _TABLES.split(";")):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version={LAYOUT}")
+            if layout <= LAYOUT:
+                self._db.execute(_IDENTITY)
+                self._db.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", [secrets.token_hex(16)])
         if layout > LAYOUT:
             wrong = f"it was written by a newer gpuctl (layout {layout}, this one knows {LAYOUT})"
             raise InvalidInput(f"open {self._path}", wrong, "update gpuctl, or name another file")
@@ -171,6 +185,11 @@ class SqliteStore:
             self._write(Change(node, 0))
             return
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
+            fence = max(existing.fence, node.fence)
+            facts = {"uuids": node.uuids, "address": node.address, "port": node.port, "fence": fence}
+            current = replace(existing, **facts)  # type: ignore[arg-type]
+            if current != existing:
+                self._write(Change(replace(current, version=existing.version + 1), existing.version))
             return
         if len(existing.free) < len(existing.allocated):
             wrong = f"node {node.name} has other GPUs than before, and reservations on them"

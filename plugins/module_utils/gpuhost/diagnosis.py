@@ -42,8 +42,8 @@ class Started(NamedTuple):
 def visit(host: Host, request: Mapping[str, Any]) -> Diagnosis:
     """State of the diagnosis, after starting one if the request has `start` and none runs or waits to be collected.
 
-    `level`: 1 to 3. `collected`: `began` of one whose result has arrived, and which is forgotten. A host in use starts
-    none.
+    `level`: 1 to 3. `collected`: `began` of one whose result has arrived, and which is forgotten. `new`: a result
+    that waits is older than a change, and does not count. A host in use starts none.
     """
     level, started = int(request["level"]), _started(host)
     if started is not None and request.get("collected") == started.began:
@@ -51,7 +51,8 @@ def visit(host: Host, request: Mapping[str, Any]) -> Diagnosis:
         return _answer("none")
     if started is not None:
         now = _state(host, started)
-        if now["state"] == "running" or (now["state"] == "done" and started.level == level):
+        counts = now["state"] == "done" and started.level == level and not (request.get("start") and request.get("new"))
+        if now["state"] == "running" or counts:
             return now
         if not request.get("start"):
             return now

@@ -16,7 +16,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "parts": {
             "type": "list",
             "elements": "str",
-            "choices": ["driver", "fabric", "toolkit", "dcgm", "efa"],
+            "choices": ["driver", "fabric", "toolkit", "dcgm", "efa", "rdma"],
             "required": True,
         },
         "actor": {"type": "str", "default": ""},

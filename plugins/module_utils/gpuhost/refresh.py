@@ -8,6 +8,8 @@ from .host import Host
 
 GRUB = ("update-grub", "grub2-mkconfig -o /boot/grub2/grub.cfg", "grub-mkconfig -o /boot/grub/grub.cfg")
 
+LOAD = "load:"  # and a module's name
+
 # Containers go on running: containerd's have a shim each, and Docker and CRI-O read the file again.
 FIXED = {
     "systemd": "systemctl daemon-reload",
@@ -31,6 +33,9 @@ def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
 
 
 def _commands(host: Host, name: str) -> list[str]:
+    if name.startswith(LOAD):  # one that another module's load has brought along needs no command
+        module = name[len(LOAD) :]
+        return [] if host.exists(f"/sys/module/{module}") else [f"modprobe -- {module}"]
     if name in FIXED:
         return [FIXED[name]]
     if name == "irqbalance":  # irqbalance reads its arguments only when it starts

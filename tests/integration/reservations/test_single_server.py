@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.serve import ServeOptions, running
 
@@ -87,11 +88,28 @@ def test_two_people_at_once_have_their_own_gpus_and_lose_them_at_the_end(server:
         assert program.returncode == -15
     with server.hold("daemon", mine) as refused:
         assert "Permission denied" in refused.communicate()[1]
-    assert "ends in 1 min" in (server.root / "run/gpuctl/reservations/daemon.warning").read_text()
+    assert "ends in 1 min" in (server.root / "run/gpuctl-reservations/daemon.warning").read_text()
     [left] = server.call("games", "state")["reservations"]
     assert (left["id"], left["state"]) == (second["id"], "active")
     entries = server.call("daemon", "history", subject=first["id"])["entries"]
     assert entries[0]["after"] == "expired"
+
+
+def test_a_node_refuses_a_new_database_until_its_sessions_are_deleted(tmp_path: Path) -> None:
+    for name in ("dev/pts", "run", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "dev/nvidia0").touch()
+    server = Server(tmp_path)
+    options = ServeOptions(server.socket, tmp_path / "state", "h100", root=tmp_path)
+    with running(options):
+        assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
+    for path in (tmp_path / "state").glob("reservations.db*"):
+        path.unlink()
+    with pytest.raises(GpuctlError, match="belongs to the reservations of"), running(options):
+        pass
+    (tmp_path / "state/sessions.json").unlink()
+    with running(options):
+        assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
 
 
 def test_a_name_in_the_call_does_not_make_somebody_else(server: Server) -> None:

@@ -103,7 +103,8 @@ class Agent:
             self.sessions.pop(order.reservation, None)
             return "cleared", order
         if order.kind is OrderKind.CLEAN_NODE:
-            self.sessions.clear()
+            kept = {id_: one for id_, one in self.sessions.items() if (id_, one[0]) in order.keep}
+            self.sessions = kept
             return "clean", order
         return "observed", order
 
@@ -111,7 +112,14 @@ class Agent:
 class World:
     """A site, its people, and the service that decides, on a store."""
 
-    def __init__(self, seed: int, faults: Faults = ALL, store: StoreFactory = MemoryStore, quotas: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        faults: Faults = ALL,
+        store: StoreFactory = MemoryStore,
+        quotas: bool = True,
+        agent: Callable[[Node], Agent] = lambda node: Agent(node.name),
+    ) -> None:
         self.random = random.Random(seed)  # noqa: S311 - histories, not secrets
         self.faults, self.quotas = faults, quotas
         self.now = 1_000_000
@@ -119,7 +127,7 @@ class World:
         nodes = self._nodes()
         limits = replace(LIMITS, gpus_per_person=self.random.choice([None, 8, 12])) if quotas else LIMITS
         self.store = store(Site(limits), nodes)
-        self.agents = {node.name: Agent(node.name) for node in nodes}
+        self.agents = {node.name: agent(node) for node in nodes}
         self.messages: list[tuple[int, int, Callable[[], None]]] = []
         self.sent = 0
         self.answers: dict[str, Receipt] = {}

@@ -55,6 +55,9 @@ FAULTS: dict[str, tuple[Change, str, Verdict, str]] = {
     "warm": (put(*GPU, "margin_c")(4), "temperature", Verdict.WARN, "4 C below where it slows down"),
     "capped": (put(*GPU, "power_limit_w")(500), "power-limit", Verdict.WARN, "power limit 500 W, by default 700 W"),
     "nvlink off": (put("nvlink", "gpus", 5, "links", "7")(0.0), "nvlink", Verdict.FAIL, "GPU 5: NVLink 7 inactive"),
+    "slow nvlink": (
+        put("nvlink", "gpus", 5, "links", "7")(12.5), "nvlink", Verdict.FAIL, "GPU 5: NVLink 7 at 12.5 GB/s",
+    ),
     "no nvlink": (put("nvlink", "gpus", 5, "links")({}), "nvlink", Verdict.FAIL, "none of its NVLinks is active"),
     "replays": (
         put("nvlink", "gpus", 0, "errors", "Replay Errors")(4), "nvlink", Verdict.WARN, "GPU 0: 4 replay errors since",
@@ -191,4 +194,6 @@ def test_nodes_without_nvlinks_are_not_ok_for_having_all_active() -> None:
     nodes = fleet()
     for facts in nodes.values():
         facts["nvlink"] = {"gpus": [{"gpu": 0, "links": None, "errors": None}], "unread": {}}
-    assert [finding.message for finding in links.nvlink(nodes)] == ["no GPU has NVLinks"]
+    assert [finding.message for finding in links.nvlink(nodes)] == [
+        "not judged: no GPU shows NVLinks, as those without any and those under MIG do not"
+    ]

@@ -126,7 +126,7 @@ def test_junit_and_metrics(log: Path, tmp_path: Path) -> None:
         ("host/gpud_dmesg_xid119.log", (1, ["FAIL"])),
         ("host/gpud_dmesg_iso.log", (0, ["WARN"])),
         ("host/gpu_fallen_multiline.log", (1, ["FAIL"])),
-        ("host/gpud_pstore_dmesg_erst.txt", (0, ["OK"])),
+        ("host/gpud_pstore_dmesg_erst.txt", (1, ["FAIL"])),
         ("host/azure_syslog_ib_flap_0.txt", (1, ["UNKNOWN"])),
         ("host/azure_syslog_ib_flap_6.txt", (1, ["WARN", "UNKNOWN"])),
         ("host/gpud_dmesg_peermem_iso.log", (0, ["OK"])),

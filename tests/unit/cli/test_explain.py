@@ -56,6 +56,8 @@ def refusal(*words: str) -> InvalidInput:
         (["dcgm:sram_threshold"], "DCGM error 118  SRAM_THRESHOLD"),
         (["exit", "3"], "exit code 3  gpuctl"),
         (["exit code 130"], "exit code 130  gpuctl"),
+        (["exit", "137"], "exit code 137  SIGKILL"),
+        (["exit", "226"], "exit code 226  dcgmi diag"),
         (["knob", "sysctl.vm.swappiness"], "sysctl.vm.swappiness  inference"),
     ],
 )

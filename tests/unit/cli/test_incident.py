@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.incident import incident
+from gpuctl.cli.incident.group import incident
 from gpuctl.core.errors import InvalidInput
 
 LINES = "step 1\n[rank3]: ValueError: bad\x1b[31m\n[rank1]: Broken pipe\n"

@@ -46,7 +46,47 @@ def test_reserve_prints_where_and_until_when(site: Site) -> None:
     assert result.exit_code == 0
     assert "gpu-1:0,1" in result.output
     assert "2026-01-05T09:00:00Z" in result.output
-    assert 'eval "$(gpuctl reservations env)"' in result.output
+    assert "ssh ada@gpu-1" in result.output
+
+
+def test_a_gang_has_an_entry_of_ssh_for_each_node(site: Site) -> None:
+    row = site.json("reserve", "--gpus", "16", "--hours", "1")
+    result = site.run("reservations", "ssh-config")
+    assert result.output == "\n".join(
+        f"Host gpuctl-{row['id']}-{node}\n    HostName {node}\n    User ada\n" for node in ("gpu-1", "gpu-2")
+    )
+    refused = site.run("reservations", "connect", "--node", "gpu-3")
+    assert isinstance(refused.exception, GpuctlError)
+    assert "has no node gpu-3" in str(refused.exception)
+
+
+def test_a_request_that_waits_has_no_login(site: Site) -> None:
+    site.run("reserve", "--gpus", "16", "--hours", "1")
+    site.caller = BOB
+    site.run("reserve", "--gpus", "8", "--hours", "1", "--no-wait")
+    refused = site.run("reservations", "connect")
+    assert isinstance(refused.exception, GpuctlError)
+    assert "is queued" in str(refused.exception)
+
+
+def test_a_unit_names_its_inventory_by_an_absolute_path(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab.ini").touch()
+    words = ["reservations", "serve", "--inventory", "lab.ini", "--admin", "ada", "--print-unit"]
+    monkeypatch.setattr("sys.argv", ["/usr/bin/gpuctl", *words])
+    result = site.run(*words)
+    assert f"ExecStart=/usr/bin/gpuctl reservations serve --admin ada --inventory {tmp_path}/lab.ini\n" in result.output
+    refused = site.run("reservations", "serve", "--inventory", "lab2.ini", "--print-unit")
+    assert isinstance(refused.exception, GpuctlError)
+    assert refused.exception.exit_code == 2
+
+
+def test_serve_refuses_a_limit_without_an_inventory(site: Site) -> None:
+    refused = site.run("reservations", "serve", "--limit", "gpu-1")
+    assert isinstance(refused.exception, GpuctlError)
+    assert refused.exception.exit_code == 2
 
 
 def test_a_typo_is_refused_before_anything_is_sent(site: Site) -> None:

@@ -12,6 +12,7 @@ from gpuctl.gpu_node.model import StackRequest
 from gpuctl.gpu_node.site import read_file, read_variables, schema
 from gpuctl.gpu_node.version import driver_version
 
+PATHS = ("auto", "dmabuf", "nvidia_peermem")
 WHOLE = {"driver": "580.178.04", "flavour": "open", "cuda": "13.0", "toolkit": "1.20.0", "dcgm": "4.6.0-1"}
 
 
@@ -81,3 +82,33 @@ def test_the_json_schema_accepts_what_the_reader_accepts() -> None:
     jsonschema.validate({"gpu_stack": WHOLE}, schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"gpu_stack": {"flavour": "closed"}}, schema())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["gdrcopy: 2.5.2-1", "gdrcopy: 2.6-1", "gdrcopy: 2.5-1", *(f"peer_memory: {name}" for name in PATHS)],
+)
+def test_fields_of_gpudirect_rdma_are_read(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "stack.yml"
+    path.write_text(f"gpu_stack:\n  driver: none\n  {line}\n")
+    name, _, value = line.partition(": ")
+    assert getattr(read_file(path), name) == value
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        *((f"gdrcopy: {value}", "a version such as 2.5.2-1") for value in ("2.5.2", "2.6", "2-1", "latest", "v2.6-1")),
+        ("peer_memory: on", "auto"),
+        ("peer_memory: efa_nv_peermem", "nvidia_peermem"),
+        ("peer_memory: DMABUF", "dmabuf"),
+    ],
+)
+def test_wrong_fields_of_gpudirect_rdma_are_refused_with_their_line(tmp_path: Path, line: str, hint: str) -> None:
+    path = tmp_path / "stack.yml"
+    path.write_text(f"gpu_stack:\n  driver: none\n  {line}\n")
+    with pytest.raises(InvalidInput) as refusal:
+        read_file(path)
+    assert refusal.value.exit_code == 2
+    assert f"{path}:3: gpu_stack.{line.partition(':')[0]}" in refusal.value.wrong
+    assert hint in refusal.value.wrong

@@ -11,7 +11,7 @@ import pytest
 from gpuctl.domain.findings import Verdict, overall
 from gpuctl.gpu_node import verify
 from gpuctl.gpu_node.knowledge import knowledge
-from gpuctl.gpu_node.model import HostGpuFacts, StackRequest
+from gpuctl.gpu_node.model import CdiSpec, HostGpuFacts, StackRequest
 from gpuctl.gpu_node.plan import plan
 from gpuctl.gpu_node.version import driver_version
 from tests.rig.gpu_stack_machines import MACHINES, offered
@@ -168,3 +168,37 @@ def test_a_host_without_gpus_is_no_gpu_host() -> None:
     facts = replace(complete("L40S"), gpus=())
     made = plan("n1", facts, REQUEST, KNOWN, date(2026, 11, 27))
     assert overall(verify.judge(made, facts, readings(facts))) is Verdict.FAIL
+
+
+TOOLKIT = replace(REQUEST, toolkit="1.20.0")
+SPEC = CdiSpec("/run/cdi/nvidia.yaml", (DRIVER,), tuple(range(8)), ())
+
+
+@pytest.mark.parametrize(
+    ("cdi", "verdict", "text"),
+    [
+        ((), "FAIL", "there is no CDI specification of its GPUs"),
+        (None, "UNKNOWN", "its specifications could not be read"),
+        ((replace(SPEC, drivers=("570.86.15",)),), "FAIL", "is of driver 570.86.15, running is 580.178.04"),
+        ((replace(SPEC, drivers=()),), "UNKNOWN", "names no driver"),
+        ((replace(SPEC, gpus=(0, 1)),), "FAIL", "offers 2 of 8 GPUs"),
+        ((replace(SPEC, missing=("/usr/lib/libcuda.so.1.2",)),), "FAIL", "names files that are not there"),
+        ((replace(SPEC, path="/etc/cdi/nvidia.yaml", drivers=("1.2",)), SPEC), "WARN", "/etc/cdi/nvidia.yaml is of"),
+    ],
+)
+def test_containers_get_all_gpus_and_the_running_drivers_libraries_by_cdi(
+    cdi: tuple[CdiSpec, ...] | None, verdict: str, text: str
+) -> None:
+    facts = complete("HGX H100", TOOLKIT, cdi=cdi)
+    found = judged(facts, readings(facts), TOOLKIT)
+    assert found.keys() == {"cdi"}
+    assert found["cdi"][0] == verdict
+    assert text in found["cdi"][1]
+
+
+def test_a_whole_cdi_specification_is_well_and_old_toolkits_need_none() -> None:
+    facts = complete("HGX H100", TOOLKIT, cdi=(SPEC,))
+    assert judged(facts, readings(facts), TOOLKIT) == {}
+    old = replace(REQUEST, toolkit="1.17.8")
+    facts = complete("HGX H100", old)
+    assert judged(facts, readings(facts), old)["cdi"][0] == "WARN"

@@ -93,6 +93,66 @@ def test_a_set_is_installed_and_held_with_its_kernel_and_a_second_run_changes_no
     assert changed(bring(root)) == set()
 
 
+RDMA = "/etc/modules-load.d/gpuctl-rdma.conf"
+
+
+def rdma(root: Path, **more: Any) -> dict[str, Any]:
+    value = {"shown": "nvidia_peermem", "files": {RDMA: "nvidia_peermem\n"}, "modules": ["nvidia_peermem"], **more}
+    return dict(tune(root, {"gpu_stack.rdma": value}, scope="gpu_stack")["knobs"][0])
+
+
+def modprobe(root: Path, body: str = "/bin/mkdir -p {root}/sys/module/$2") -> None:
+    program(root, "modprobe", f"#!/bin/sh\n{body.format(root=root)}\n")
+
+
+def test_a_module_is_loaded_and_proved_by_the_kernel(root: Path) -> None:
+    program(root, "systemctl", "#!/bin/sh\necho a bad line of another file >&2; exit 1")
+    modprobe(root)
+    row = rdma(root)
+    assert row["state"] == "ok", row["reason"]
+    assert (rdma(root)["changed"], rdma(root)["now"]) == (False, "loaded: nvidia_peermem")
+    gone = rdma(root, shown="dmabuf", files={RDMA: None}, modules=[])
+    assert (gone["state"], gone["changed"], (root / RDMA[1:]).exists()) == ("ok", True, False)
+
+
+def test_a_module_that_does_not_load_has_failed_with_the_reason_of_modprobe(root: Path) -> None:
+    modprobe(root, "echo \"modprobe: ERROR: could not insert '$2': Invalid argument\" >&2; exit 1")
+    row = rdma(root)
+    assert (row["state"], row["reason"]) == (
+        "failed",
+        "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
+    )
+
+
+def test_modules_for_the_next_boot_have_their_file_and_are_not_loaded(root: Path) -> None:
+    modprobe(root)
+    row = rdma(root, start=False)
+    assert (row["state"], row["changed"], (root / RDMA[1:]).exists()) == ("pending", True, True), row["reason"]
+    assert not (root / "sys/module/nvidia_peermem").exists()
+    assert rdma(root, start=False)["state"] == "pending"
+
+
+def test_another_version_of_a_loaded_module_waits_for_a_reboot(root: Path) -> None:
+    program(root, "modinfo", "#!/bin/sh\necho 2.6\n")
+    put(root, "/dev/gdrdrv", "")
+    more = {"files": {RDMA: "gdrdrv\n"}, "modules": ["gdrdrv"], "built": {"gdrdrv": "2.6"}}
+    for version, state in (("2.5", "pending"), ("2.6", "ok")):
+        put(root, "/sys/module/gdrdrv/version", f"{version}\n")
+        row = rdma(root, **more)
+        assert row["state"] == state, row["reason"]
+    (root / "sys/module/gdrdrv/version").unlink()
+    assert rdma(root, **more)["state"] == "unknown"
+
+
+def test_a_loaded_gdrdrv_without_its_device_has_failed(root: Path) -> None:
+    put(root, "/sys/module/gdrdrv/refcnt", "0\n")
+    program(root, "systemctl")
+    row = rdma(root, files={RDMA: "gdrdrv\n"}, modules=["gdrdrv"])
+    assert (row["state"], row["reason"]) == ("failed", "gdrdrv is loaded, but /dev/gdrdrv does not exist")
+    put(root, "/dev/gdrdrv", "")
+    assert rdma(root, files={RDMA: "gdrdrv\n"}, modules=["gdrdrv"])["state"] == "ok"
+
+
 def test_undo_restores_packages_holds_and_files_and_the_kind_alone_names_the_part(root: Path) -> None:
     before, packages = content(root), Packages(root).texts()
     bring(root, OLD)

@@ -64,6 +64,14 @@ def root(tmp_path: Path) -> Path:
     put(tmp_path, "/usr/share/keyrings/ubuntu.gpg", "key")
     put(tmp_path, "/sys/module/nvidia/version", "580.990.04\n")
     put(tmp_path, "/sys/module/nouveau/refcnt", "0\n")
+    put(tmp_path, "/sys/module/ib_core/refcnt", "1\n")
+    put(tmp_path, "/sys/module/efa/version", "2.13.0g\n")
+    put(tmp_path, "/sys/module/gdrdrv/version", "2.5\n")
+    put(tmp_path, "/dev/gdrdrv", "")
+    put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
+    put(tmp_path, "/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\nPCI_CLASS=20700\n")
+    put(tmp_path, "/proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n")
+    program(tmp_path, "grep", 'exec /usr/bin/grep "$@"')
     put(tmp_path, stack.MODULE, VERSION)
     program(tmp_path, "mokutil", 'echo "$2 is already enrolled"; exit 1')
     program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
@@ -117,6 +125,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "installed_open": True,
         "foreign_modules": ["nouveau"],
         "smi_gpus": 1,
+        "cdi": [],
         "repositories": [
             {
                 "file": "/etc/apt/sources.list.d/m.list",
@@ -131,11 +140,44 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_installed": "1.48.0",
         "efa_kind": "full",
         "efa_wrong": ["libfabric1-aws 2.6 of its record is not installed"],
+        "rdma_drivers": ["mlx5_core"],
+        "peer_modules": ["nvidia_peermem", "gdrdrv"],
+        "peer_symbols": True,
+        "efa_module": "2.13.0g",
+        "gdrdrv_module": "2.5",
+        "gdrdrv_device": True,
         "additions": [],
         "interrupted": [],
         "unread": {},
     }
     assert busy == []
+
+
+@pytest.mark.parametrize(
+    ("symbols", "expected"),
+    [("0 T ib_register_client\t[ib_core]\n", False), ("0 T ib_register_peer_memory_client_old\n", False)],
+)
+def test_an_ib_core_without_the_interface_is_read_as_such(root: Path, symbols: str, expected: bool) -> None:
+    put(root, "/proc/kallsyms", symbols)
+    assert read(root)["peer_symbols"] is expected
+
+
+def test_modules_without_a_version_are_in_tree_for_efa_and_unreadable_for_gdrdrv(root: Path) -> None:
+    for name in ("efa", "gdrdrv"):
+        (root / f"sys/module/{name}/version").unlink()
+    (root / "dev/gdrdrv").unlink()
+    facts = read(root)
+    assert (facts["efa_module"], facts["gdrdrv_module"], facts["gdrdrv_device"]) == ("", None, False)
+    assert facts["unread"] == {"gdrdrv_module": "/sys/module/gdrdrv/version is missing"}
+
+
+def test_adapters_without_a_named_driver_and_an_ib_core_that_is_not_loaded(root: Path) -> None:
+    put(root, "/sys/class/infiniband/mlx5_1/device/uevent", "PCI_CLASS=20700\n")
+    (root / "sys/module/ib_core/refcnt").unlink()
+    (root / "sys/module/ib_core").rmdir()
+    facts = read(root)
+    assert (facts["rdma_drivers"], facts["peer_symbols"]) == (None, None)
+    assert facts["unread"] == {"rdma_drivers": "/sys/class/infiniband/mlx5_1/device/uevent names no driver"}
 
 
 def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
@@ -150,7 +192,7 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "pins", "busy", "additions", "unread"}
+    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread"}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 
@@ -229,3 +271,38 @@ def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
 def test_a_missing_program_is_named_once(root: Path) -> None:
     (root / "usr/bin/nvidia-smi").unlink()
     assert read(root)["unread"]["smi_gpus"] == "nvidia-smi: not on this host"
+
+
+CDI = """---
+cdiVersion: 0.7.0
+kind: nvidia.com/gpu
+devices:
+    - name: "0"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia0
+              hostPath: /dev/nvidia0
+    - name: "1"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia1
+containerEdits:
+    mounts:
+        - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+          containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+        - hostPath: /run/nvidia-persistenced/socket
+          containerPath: /run/nvidia-persistenced/socket
+"""
+
+
+def test_cdi_specifications_of_gpus_are_read_in_their_order_and_others_are_not(tmp_path: Path) -> None:
+    put(tmp_path, "/run/cdi/nvidia.yaml", CDI)
+    put(tmp_path, "/etc/cdi/old.json", json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}))
+    put(tmp_path, "/etc/cdi/nic.yaml", CDI.replace("nvidia.com/gpu", "example.com/nic"))
+    put(tmp_path, "/etc/cdi/management.yaml", CDI.replace("nvidia.com/gpu", "management.nvidia.com/gpu"))
+    put(tmp_path, "/dev/nvidia0", "")
+    put(tmp_path, "/run/nvidia-persistenced/socket", "")
+    old, new = read(tmp_path)["cdi"]
+    assert old == {"path": "/etc/cdi/old.json", "drivers": [], "gpus": [], "missing": []}
+    assert (new["path"], new["drivers"], new["gpus"]) == ("/run/cdi/nvidia.yaml", ["580.178.04"], [0, 1])
+    assert new["missing"] == ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"]

@@ -129,6 +129,53 @@ def test_a_timer_starts_the_service_that_it_names(tmp_path: Path) -> None:
     assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
 
 
+@pytest.mark.parametrize("folder", ["/etc/systemd/system", "/usr/lib/systemd/system"])
+@pytest.mark.parametrize(
+    ("command", "where", "value"),
+    [
+        ("/sbin/sysctl -w vm.swappiness=%i", "{unit}:2", "60"),
+        ("/usr/local/bin/%p.sh", "/usr/local/bin/tune.sh:2", "60"),
+        ("/usr/bin/sh %E/tune/%I", "/etc/tune/60:1", "60"),
+        ("/bin/sh -c 'sysctl -w vm.swappiness=%%i'", "{unit}:2", "%i"),
+        ("/usr/local/bin/%x.sh", "", ""),
+    ],
+)
+def test_an_instance_of_a_template_runs_the_commands_with_its_names(
+    tmp_path: Path, folder: str, command: str, where: str, value: str
+) -> None:
+    root = small_server(tmp_path)
+    unit = f"{folder}/tune@.service"
+    put(root, unit, f"[Service]\nExecStart={command}\n[Install]\nWantedBy=multi-user.target\n")
+    put(root, "/usr/local/bin/tune.sh", SCRIPT, 0o755)
+    put(root, "/etc/tune/60", f"{SET}\n")
+    assert knob(root)["state"] == "ok"
+    link(root, f"{WANTS}/tune@60.service", unit)
+    row = knob(root)
+    assert [(c["owner"], c["where"]) for c in row["conflicts"]] == (
+        [("unit", where.format(unit=unit))] if where else []
+    )
+    assert all(value in c["value"] for c in row["conflicts"])
+
+
+def test_a_drop_in_does_not_hide_the_packages_unit_that_it_adds_to(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/usr/lib/systemd/system/tune.service", f"[Service]\nExecStart=/sbin/{SET}\n")
+    link(root, f"{WANTS}/tune.service", "/usr/lib/systemd/system/tune.service")
+    put(root, "/etc/systemd/system/tune.service.d/limits.conf", "[Service]\nLimitNOFILE=1024\n")
+    assert [c["where"] for c in knob(root)["conflicts"]] == ["/usr/lib/systemd/system/tune.service:2"]
+
+
+def test_each_instance_of_a_template_is_one_unit_and_has_the_drop_ins_of_both(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    unit = "/usr/lib/systemd/system/tune@.service"
+    put(root, unit, f"[Service]\nExecStart=/bin/sh -c 'echo %i > {THP}'\n")
+    for instance in ("never", "madvise"):
+        link(root, f"{WANTS}/tune@{instance}.service", unit)
+    put(root, "/etc/systemd/system/tune@madvise.service.d/late.conf", "[Unit]\nAfter=multi-user.target\n")
+    row = knob(root, {"thp.enabled": "always"})
+    assert sorted((c["value"].split()[3], c["wins"]) for c in row["conflicts"]) == [("madvise", True), ("never", False)]
+
+
 @pytest.mark.parametrize("option", ["Wants", "Requires", "Upholds", ""])
 def test_a_unit_that_a_started_unit_names_starts_although_it_is_not_enabled(tmp_path: Path, option: str) -> None:
     root = small_server(tmp_path)

@@ -110,6 +110,13 @@ def test_withdrawn_gpus_and_a_kubelet_that_is_gone_are_findings() -> None:
     assert found == {"use": Verdict.UNKNOWN, "gpus": Verdict.FAIL, "reachable": Verdict.UNKNOWN}
 
 
+def test_a_node_whose_device_plugin_offers_none_of_its_gpus_is_shown_as_a_fault() -> None:
+    lost = {"metadata": {"name": "n", "labels": {"nvidia.com/gpu.present": "true"}}, "status": node()["status"]}
+    lost["status"] = {**lost["status"], "capacity": {"cpu": "192"}, "allocatable": {"cpu": "190"}}
+    [one] = api_view.nodes([lost], [], {}, NOW)
+    assert [(f.check, f.verdict) for f in judge(one)] == [("gpus", Verdict.FAIL)]
+
+
 def test_nodes_without_gpus_are_left_out_and_types_are_labels() -> None:
     bare = {"metadata": {"name": "cpu-0"}, "status": {"capacity": {"cpu": "4"}}}
     typed = node("gpu-1", {"node.kubernetes.io/instance-type": "p5.48xlarge"})

@@ -14,6 +14,7 @@ from gpuctl.nodes.model import Node, SchedulerUse, User
 def test_a_probe_has_no_token_runs_on_its_node_alone_and_ends_by_itself() -> None:
     spec = probe_pod.manifest("p", "gpu-1", "busybox", "run", 120)["spec"]
     assert (spec["nodeName"], spec["hostPID"], spec["activeDeadlineSeconds"]) == ("gpu-1", True, 120)
+    assert spec["hostNetwork"] is True
     assert (spec["automountServiceAccountToken"], spec["restartPolicy"]) == (False, "Never")
 
 

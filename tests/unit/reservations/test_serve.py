@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations.rules.model import Caller
-from gpuctl.reservations.serve import caller_of, this_host
+from gpuctl.reservations.serve import alone, caller_of, stored, this_host
 
 
 def host(root: Path, count: int, *models: str) -> Path:
@@ -58,3 +58,20 @@ def test_root_and_named_accounts_are_admins_and_a_number_without_name_is_nobody(
     assert caller_of(0, 0, ()) == Caller("root", "root", admin=True)
     assert caller_of(1, 1, ("daemon",)) == Caller("daemon", "daemon", admin=True)
     assert caller_of(4_000_000, 4_000_001, ()) == Caller("4000000", "4000001")
+
+
+def test_a_second_service_of_a_folder_is_refused_with_the_number_of_the_first(tmp_path: Path) -> None:
+    wrong = f"process {os.getpid()} serves the reservations of {tmp_path} already"
+    with alone(tmp_path), pytest.raises(InvalidInput, match=wrong), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_the_identity_of_a_service_does_not_follow_the_name_of_its_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stored(tmp_path)
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "other", "", "", "")))
+    after = stored(tmp_path)
+    assert (after.identity, after.label) == (before.identity, f"other:{tmp_path}")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuctl.reservations.agent import Delivery, NotObeyed, Unable
 from gpuctl.reservations.demo import START, Demo
-from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site, State
+from gpuctl.reservations.rules.model import HOUR, Caller, Node, NodeState, Site, State
+from gpuctl.reservations.rules.reconcile import Observation
+from gpuctl.reservations.rules.reports import Order
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
 ADA, BOB = Caller("ada", "vision"), Caller("bob", "speech")
@@ -80,7 +85,7 @@ def test_the_day_of_the_demo_keeps_its_promise_and_ends_everything() -> None:
     assert "lose node gpu-2" in story
     assert demo.state()["reservations"] == []
     states = {row.person: row.state for row in demo.store.finished(None, 9)}
-    assert states == {"ada": State.EXPIRED, "bob": State.FAILED, "cy": State.EXPIRED, "dee": State.EXPIRED}
+    assert states == {"ada": State.EXPIRED, "bob": State.EXPIRED, "cy": State.EXPIRED, "dee": State.EXPIRED}
     assert [text.split(" ")[5] for text in demo.nodes["gpu-1"].warnings[:3]] == ["30", "15", "5"]
 
 
@@ -97,3 +102,150 @@ def test_a_service_that_starts_again_knows_everything(tmp_path: Path) -> None:
     again.service.pass_once()
     [same] = again.state()["reservations"]
     assert (same["id"], same["state"], same["expires"]) == (row["id"], "active", row["expires"])
+
+
+def test_gpus_of_a_node_that_does_not_answer_are_unknown_and_given_to_nobody() -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = False
+    demo.service.pass_once()
+    first, second = submit(demo), submit(demo, BOB, "key-0002")
+    assert (first["reservation"]["slots"][0]["node"], second["reservation"]["state"]) == ("gpu-2", "queued")
+    [unknown, ready] = demo.state()["nodes"]
+    assert (unknown["state"], unknown["reason"], ready["state"]) == ("unknown", "no answer", "ready")
+    demo.nodes["gpu-1"].reachable = True
+    demo.service.pass_once()
+    assert {row["state"] for row in demo.state()["reservations"]} == {"active"}
+
+
+def test_a_node_that_stops_answering_while_it_is_prepared_is_asked_again() -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = False
+    row = submit(demo)["reservation"]
+    assert row["state"] == "preparing"
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = True
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["state"] == "active"
+    again = submit(demo, BOB, "key-0002")["reservation"]
+    assert again["slots"][0]["node"] != row["slots"][0]["node"]
+
+
+def test_the_file_of_the_service_keeps_what_is_known_of_nodes(tmp_path: Path) -> None:
+    node = Node("gpu-1", "h100", (None,) * 2, uuids=("GPU-a", "GPU-b"), address="10.0.0.1", port=22)
+    SqliteStore(tmp_path / "r.db", Site(), [node]).close()
+    kept = SqliteStore(tmp_path / "r.db", Site(), None)
+    assert (kept.load().nodes["gpu-1"].uuids, kept.load().nodes["gpu-1"].port) == (node.uuids, 22)
+    kept.close()
+    swapped = SqliteStore(tmp_path / "r.db", Site(), [replace(node, uuids=("GPU-a", "GPU-c"))])
+    assert swapped.load().nodes["gpu-1"].uuids == ("GPU-a", "GPU-c")
+
+
+def test_a_node_that_answers_but_refuses_is_unknown_and_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo()
+    row = submit(demo)["reservation"]
+    for refusal in (NotObeyed("no /dev/nvidia1"), Unable("sudo needs a password")):
+
+        def refuse(fence: int, refusal: Exception = refusal) -> Observation:
+            raise refusal
+
+        monkeypatch.setattr(demo.nodes["gpu-1"], "observe", refuse)
+        demo.now += demo.store.load().site.limits.node_lost_s
+        demo.service.pass_once()
+    assert demo.state()["nodes"][0]["state"] == "unknown"
+    assert demo.store.load().nodes["gpu-1"].state is NodeState.READY
+    assert demo.state()["reservations"][0]["id"] == row["id"]
+
+
+def test_a_lost_node_that_is_back_keeps_sessions_in_time_and_ends_the_others() -> None:
+    demo = Demo()
+    long = submit(demo, gpus=4, length_s=4 * HOUR)["reservation"]
+    short = submit(demo, key="key-0002", gpus=4)["reservation"]
+    node = demo.nodes["gpu-1"]
+    node.reachable = False
+    demo.service.pass_once()
+    demo.now += demo.store.load().site.limits.node_lost_s
+    demo.service.pass_once()
+    assert demo.store.load().nodes["gpu-1"].state is NodeState.LOST
+    assert {row["state"] for row in demo.state()["reservations"]} == {"active"}
+    demo.service.answer(ADA, {"do": "cancel", "key": "key-0003", "command": {"reservation": short["id"]}})
+    node.reachable = True
+    demo.service.pass_once()
+    demo.service.pass_once()
+    assert demo.store.load().nodes["gpu-1"].state is NodeState.READY
+    assert [one.reservation for one in node.observe(10**15).sessions] == [long["id"]]
+    assert [row["state"] for row in demo.state()["reservations"]] == ["active"]
+
+
+def test_after_a_node_gave_no_answer_none_of_its_orders_is_tried_in_this_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo, tried = Demo(), list[str]()
+    first, second = (submit(demo, key=f"key-000{n}", gpus=4)["reservation"] for n in (1, 2))
+
+    def silent(order: Order, person: str, variables: object = None) -> None:
+        tried.append(order.reservation)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(demo.nodes["gpu-1"], "obey", silent)
+    monkeypatch.setattr(demo.service, "_advance", lambda: None)
+    for number, row in enumerate((first, second), 3):
+        command = {"reservation": row["id"]}
+        demo.service.answer(ADA, {"do": "cancel", "key": f"key-000{number}", "command": command})
+    monkeypatch.undo()
+    monkeypatch.setattr(demo.nodes["gpu-1"], "obey", silent)
+    demo.service.pass_once()
+    assert len(tried) == 1
+    assert {row["state"] for row in demo.state()["reservations"]} == {"ending"}
+
+
+def test_calls_are_answered_while_warnings_are_shown_and_a_silent_node_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo, answers = Demo(), list[dict[str, Any]]()
+    submit(demo)
+
+    def warn(person: str, text: str) -> Delivery:
+        thread = threading.Thread(target=lambda: answers.append(demo.state()))
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+        raise OSError("no answer")
+
+    monkeypatch.setattr(demo.nodes["gpu-1"], "warn", warn)
+    demo.now += HOUR - 60
+    demo.service.pass_once()
+    assert len(answers) == 1
+    assert demo.state()["nodes"][0]["state"] == "unknown"
+
+
+def test_the_queue_names_nodes_that_are_unknown_and_does_not_count_on_them() -> None:
+    demo = Demo()
+    for node in demo.nodes.values():
+        node.reachable = False
+    demo.service.pass_once()
+    row = submit(demo, gpus=2)["reservation"]
+    assert row["state"] == "queued"
+    assert "unknown, so given to nobody: gpu-1, gpu-2" in row["reason"]
+    assert row["earliest_start"] > "2026-01-05T08:02:00Z"
+
+
+def test_a_node_in_doubt_takes_no_new_session_and_ends_old_ones() -> None:
+    demo = Demo()
+    row = submit(demo)["reservation"]
+    demo.service.doubts["gpu-1"] = "MIG is enabled"
+    demo.service.pass_once()
+    state = demo.state()["nodes"][0]
+    assert (state["state"], state["reason"]) == ("unknown", "MIG is enabled")
+    demo.service.answer(ADA, {"do": "cancel", "key": "key-0002", "command": {"reservation": row["id"]}})
+    assert demo.nodes["gpu-1"].observe(10**15).sessions == []
+    assert submit(demo, key="key-0003")["reservation"]["slots"][0]["node"] == "gpu-2"
+    assert submit(demo, key="key-0004")["reservation"]["state"] == "queued"
+
+
+def test_a_database_keeps_its_identity_and_its_fences_never_go_back(tmp_path: Path) -> None:
+    node = Node("gpu-1", "h100", (None,) * 2, fence=5)
+    first = SqliteStore(tmp_path / "r.db", Site(), [node])
+    identity = first.identity()
+    first.close()
+    for fence, expected in ((9, 9), (7, 9)):
+        store = SqliteStore(tmp_path / "r.db", Site(), [replace(node, fence=fence)])
+        assert (store.identity(), store.load().nodes["gpu-1"].fence) == (identity, expected)
+        store.close()
+    assert SqliteStore(tmp_path / "other.db", Site(), None).identity() != identity

@@ -171,6 +171,14 @@ def test_a_result_that_was_not_collected_is_read_by_the_next_call(root: Path) ->
     assert calls(root) == []
 
 
+def test_a_result_of_before_a_change_does_not_count_where_a_new_one_is_asked_for(root: Path) -> None:
+    run(root, send=sender(root, lost=lambda request: request["collected"] is None and not request["start"]))
+    wait_for(lambda: Host(root).exists(f"{engine.FOLDER}/code"))
+    prints(root, PASSED)
+    assert [finding.verdict for finding in run(root, new=True)] == [Verdict.OK]
+    assert calls(root) == ["diag -r 1 -j"]
+
+
 def test_another_level_that_runs_is_not_disturbed(root: Path) -> None:
     prints(root, PASSED, wait="0.5")
     (late,) = run(root, limit_s=0.0)

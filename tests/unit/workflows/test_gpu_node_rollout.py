@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+import os
+import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -313,6 +316,66 @@ def test_after_ctrl_c_a_drained_host_is_finished_by_the_same_command(monkeypatch
     monkeypatch.setattr(host, "install", install)
     assert states(roll(fleet, monkeypatch, "--drain", "slurm", "--reboot")) == {"a": "done", "b": "done"}
     assert list(fleet.acts.values()) == [["drain", "install", "undrain"]] * 2
+
+
+def test_with_deep_a_host_takes_jobs_again_only_after_dcgms_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(), b=FleetHost(ill=True))
+    result = roll(fleet, monkeypatch, "--drain", "slurm", "--reboot", "--deep", "1")
+    assert states(result) == {"a": "done", "b": "failed"}
+    assert fleet.acts["a"] == ["drain", "install", "reboot", "diagnose 1", "undrain"]
+    assert fleet.acts["b"] == ["drain", "install", "reboot", "diagnose 1"]
+    assert (rows(result)["b"]["step"], rows(result)["b"]["drain"]) == ("diagnose", "drained")
+    assert "dcgm: " in rows(result)["b"]["error"]["wrong"]
+    assert fleet.hosts["b"].slurm.state == "IDLE+DRAIN"
+
+
+def test_a_host_in_use_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(loads=True, slurm=StandinSlurmNode("ALLOCATED")))
+    result = roll(fleet, monkeypatch, "--deep", "2")
+    assert (states(result), fleet.acts["a"]) == ({"a": "failed"}, ["install"])
+    assert "it is in use" in rows(result)["a"]["error"]["wrong"]
+
+
+def killed_at(step: int, fleet: LivingFleet, patch: pytest.MonkeyPatch, left: Path, *words: str) -> LivingFleet | None:
+    """The fleet after gpuctl was killed, as by SIGKILL, before its nth question; None if it ended first."""
+    pid = os.fork()
+    if not pid:
+        answered, answer = 0, fleet._result
+
+        def dying(name: str, request: Mapping[str, Any]) -> HostResult:
+            nonlocal answered
+            answered += 1
+            if answered == step:
+                left.write_bytes(pickle.dumps(fleet.hosts))
+                os._exit(0)
+            return answer(name, request)
+
+        patch.setattr(fleet, "_result", dying)
+        roll(fleet, patch, *words)
+        os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return None if os.waitstatus_to_exitcode(status) else LivingFleet(**pickle.loads(left.read_bytes()))  # noqa: S301 - ours
+
+
+def test_killed_at_any_moment_the_same_command_ends_well_and_does_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ("--batch", "2", "--max-fail", "0", "--drain", "slurm", "--reboot")
+    names = [f"n{number}" for number in range(1, 9)]
+    killed = 0
+    for step in itertools.count(1, 7):
+        fleet = killed_at(
+            step, LivingFleet(**{name: FleetHost() for name in names}), monkeypatch, tmp_path / "left", *words
+        )
+        if fleet is None:
+            break
+        killed += 1
+        again = roll(fleet, monkeypatch, *words)
+        assert again.exit_code == 0, (step, again.output)
+        assert set(states(again).values()) <= {"done", "up to date"}
+        assert list(fleet.acts.values()) == [["drain", "install", "reboot", "undrain"]] * 8, step
+        assert {(host.running, host.slurm.state) for host in fleet.hosts.values()} == {(NEW, "IDLE")}
+    assert killed > 15
 
 
 @pytest.mark.parametrize(

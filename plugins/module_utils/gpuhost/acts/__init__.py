@@ -20,13 +20,15 @@ MODULES = {
     "restart": "restart",
     "reset gpu": "gpu_reset",
     "reboot": "reboot",
+    "gpu sessions": "gpu_sessions",
 }
 
 
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """Carry out the act of a request, and leave a line in the system's log unless it only reads."""
     act = import_module(f"{__name__}.{MODULES[request['act']]}").run
-    if not request.get("check") and not host.root:
+    reads_only = request.get("check") or request.get("do") == "observe"  # the latter every few seconds
+    if not reads_only and not host.root:
         _log(f"{request['act']}: {request.get('about', '')} by {request.get('actor', '')}: {request.get('reason', '')}")
     answer: dict[str, Any] = act(host, request)
     return answer

@@ -73,6 +73,23 @@ class Reboot(TypedDict):
     reason: str
 
 
+class GpuSession(TypedDict):
+    """Session of a reservation on this host. `devices`: minor numbers of its GPUs."""
+
+    session: str
+    attempt: Count
+    devices: list[Count]
+
+
+class GpuSessions(TypedDict):
+    """See `gpu_sessions.run`. `refused`: why the order was not carried out. `fence`: the highest that is known."""
+
+    refused: str
+    fence: Count
+    sessions: list[GpuSession]
+    terminals: Count
+
+
 ACTS: Mapping[str, type] = {
     "end processes": ProcessEnds,
     "cancel job": CancelledJob,
@@ -80,4 +97,5 @@ ACTS: Mapping[str, type] = {
     "restart": Restarted,
     "reset gpu": GpuReset,
     "reboot": Reboot,
+    "gpu sessions": GpuSessions,
 }

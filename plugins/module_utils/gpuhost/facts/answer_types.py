@@ -101,6 +101,8 @@ class Gpu(_Gpu, total=False):
 
     unrepairable: bool | None
     repair_pending: bool | None
+    fabric_faults: list[str] | None
+    banks_without_reserve: Count | None
 
 
 class _Driver(TypedDict):
@@ -637,6 +639,15 @@ class StackAddition(TypedDict):
     wrong: str
 
 
+class StackCdi(TypedDict):
+    """See `cdi.read`."""
+
+    path: str
+    drivers: list[str]
+    gpus: list[Count]
+    missing: list[str]
+
+
 class Stack(TypedDict):
     """See `stack.read`."""
 
@@ -645,6 +656,7 @@ class Stack(TypedDict):
     infiniband_vpd: list[str] | None
     efa_devices: list[str] | None
     smi_gpus: Count | None
+    cdi: list[StackCdi] | None
     kernel: str | None
     headers: bool | None
     secure_boot: bool | None
@@ -669,6 +681,12 @@ class Stack(TypedDict):
     efa_installed: str | None
     efa_kind: str | None
     efa_wrong: list[str] | None
+    rdma_drivers: list[str] | None
+    peer_modules: list[str] | None
+    peer_symbols: bool | None
+    efa_module: str | None
+    gdrdrv_module: str | None
+    gdrdrv_device: bool | None
     unread: Reasons
 
 

@@ -37,6 +37,9 @@ POWER_LIMITS = (
     ("gpu_power_readings", "gpu_ceiling_power_limit"),
     ("power_readings", "power_limit"),
 )
+# Values of fabric/health: of its summary, of its bandwidth, and of its conditions.
+FABRIC_FINE = frozenset({"healthy", "full", "false", "none"})
+FABRIC_FAULTS = frozenset({"unhealthy", "limited capacity", "degraded", "true"})
 YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
@@ -106,6 +109,9 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
         "retire_pending": cells.choice(
             "retire_pending", YES_NO, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
         ),
+        "banks_without_reserve": cells.count(
+            "banks_without_reserve", "remapped_rows/row_remapper_histogram/row_remapper_histogram_none"
+        ),
         "sram_threshold": cells.choice("sram_threshold", YES_NO, "ecc_errors/aggregate/sram_threshold_exceeded"),
         "unrepairable": _repair(cells, "unrepairable", "unrepairable_memory"),
         "repair_pending": _repair(cells, "repair_pending", "channel_repair_pending", "tpc_repair_pending"),
@@ -124,6 +130,7 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
         "max_sm_mhz": cells.count("max_sm_mhz", "max_clocks/sm_clock"),
         "fabric_state": cells.text("fabric_state", "fabric/state"),
         "fabric_status": cells.text("fabric_status", "fabric/status"),
+        "fabric_faults": _fabric_faults(cells),
         "nvlink_domain": _domain(cells),
         "processes": _processes(cells),
         "displays": _displays(cells),
@@ -239,6 +246,24 @@ def _reasons(cells: _Cells) -> list[str] | None:
         cells.unread["slowed_by"] = "; ".join(unknown)
         return None
     return [name for name, text in states.items() if ACTIVE[text]]
+
+
+def _fabric_faults(cells: _Cells) -> list[str] | None:
+    """What the health of the GPU's NVLink fabric has against it: "bandwidth Degraded"; None if the driver has none."""
+    health = cells.element.find("fabric/health")
+    if health is None:
+        return None
+    texts = {e.tag.replace("_", " "): (e.text or "").strip() for e in health}
+    known = {name: text for name, text in texts.items() if _plain(text) not in UNSUPPORTED}
+    unclear = {
+        name: text
+        for name, text in known.items()
+        if _plain(text) not in FABRIC_FINE | FABRIC_FAULTS and name != "incorrect configuration"
+    }
+    if unclear:
+        cells.unread["fabric_faults"] = "; ".join(f"{name}: {text}" for name, text in unclear.items())
+    bad = {name: text for name, text in known.items() if _plain(text) not in FABRIC_FINE and name not in unclear}
+    return [f"{name} {text}" for name, text in bad.items()]
 
 
 def _domain(cells: _Cells) -> str | None:

@@ -19,6 +19,7 @@ MATTERS = re.compile(
     r"|segfault at "
     r"|EDAC |Hardware Error|Machine check|mce: |Memory failure|AER: |PCIe Bus Error"
     r"|blocked for more than \d+ seconds|lockup|LOCKUP|rcu: |kernel BUG|Kernel panic"
+    r"|BUG: |Unable to handle kernel|Oops: |Internal error: |general protection fault|nvidia .*probe .*failed"
     r"|Out of memory|out of memory|oom-kill:"
     r"|I/O error|EXT4-fs error|XFS .*(?:rror|shut|orruption)|filesystem read-only|nvme\S*: "
     r"|LustreError|LNetError|nfs: server |thermal|temperature above",

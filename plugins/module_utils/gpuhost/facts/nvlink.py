@@ -39,7 +39,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 def parse(text: str, unread: dict[str, str]) -> list[dict[str, Any]]:
     """Links of each GPU: {number: GB/s}, 0 for one that is inactive; None if the GPU has none; "all" for all inactive.
 
-    A sentence that is neither is a reason in `unread`.
+    A sentence that is neither is a reason in `unread`. Under MIG the driver shows none.
     """
     gpus: list[dict[str, Any]] = []
     for line in text.splitlines():

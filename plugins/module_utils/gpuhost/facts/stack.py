@@ -6,15 +6,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import model
 from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb
 from ..resources.module import module_info
-from . import additions, gpu_xml, package_lists, repositories
+from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
+
+if TYPE_CHECKING:
+    from .answer_types import StackCdi
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
@@ -23,11 +26,13 @@ MOK_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
 VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULE = "/proc/driver/nvidia/version"
+INFINIBAND = "/sys/class/infiniband"
+PEER_SYMBOL = "ib_register_peer_memory_client"  # of ib_core, where it has the interface
 LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
 # Rebuilds of RHEL, for which NVIDIA's packages are the same.
 REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}
 _CONCERNS = re.compile(
-    r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^linux-(image|headers)-|^kernel"
+    r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^gdrdrv|^libgdrapi|^linux-(image|headers)-|^kernel"
 )
 _SMI_GPU = re.compile(r"^GPU \d+: ", re.MULTILINE)
 
@@ -40,7 +45,8 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """One key for each of READERS, and `unread`: name -> reason. A value that could not be read is None.
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
-    module, `mok_enrolled` without Secure Boot, `efa_kind` without a record; then they have no reason. Request:
+    module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
+    then they have no reason. `efa_module` and `gdrdrv_module` are "" if they are not loaded. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
     well, see `additions.read`.
     """
@@ -331,8 +337,69 @@ def _efa_wrong(host: Host, facts: Mapping[str, Any]) -> list[str]:
     return list(_efa_state(host, facts).wrong)
 
 
+def _rdma_drivers(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Drivers of the RDMA devices, each once; [] for a host without such devices."""
+    if not host.exists("/sys/class"):
+        raise Unreadable("/sys/class is missing")
+    devices = host.listdir(INFINIBAND) if host.exists(INFINIBAND) else []
+    return sorted({_driver_of(host, f"{INFINIBAND}/{name}/device/uevent") for name in devices})
+
+
+def _driver_of(host: Host, path: str) -> str:
+    match = re.search(r"^DRIVER=(\S+)$", host.read_or_none(path) or "", re.MULTILINE)
+    if match is None:
+        raise Unreadable(f"{path} names no driver")
+    return match[1]
+
+
+def _peer_modules(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    modules = peer_memory.read(host, {})["modules"]
+    if modules is None:
+        raise Unreadable("/sys/module is missing")
+    return modules
+
+
+def _peer_symbols(host: Host, facts: Mapping[str, Any]) -> bool | None:
+    """Whether ib_core has the interface for peer memory, which nvidia_peermem needs; None if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    if not host.exists("/sys/module/ib_core"):
+        return None
+    if not host.exists("/proc/kallsyms"):
+        raise Unreadable("/proc/kallsyms is missing")
+    result = host.run("grep", "-c", "-w", "-m", "1", PEER_SYMBOL, host.real("/proc/kallsyms"), limit=10)
+    if result.out.strip() not in ("0", "1"):
+        raise Unreadable(_reason("grep", result))
+    return result.out.strip() == "1"
+
+
+def _efa_module(host: Host, facts: Mapping[str, Any]) -> str:
+    """Version of the loaded efa module; "" for that of the kernel's tree, which has none, or if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    path = "/sys/module/efa/version"
+    return _value(host, path) if host.exists(path) else ""
+
+
+def _gdrdrv_module(host: Host, facts: Mapping[str, Any]) -> str:
+    """Version of the loaded gdrdrv; "" if it is not loaded."""
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    return _value(host, "/sys/module/gdrdrv/version") if host.exists("/sys/module/gdrdrv") else ""
+
+
+def _gdrdrv_device(host: Host, facts: Mapping[str, Any]) -> bool:
+    if not host.exists("/dev"):
+        raise Unreadable("/dev is missing")
+    return host.exists("/dev/gdrdrv")
+
+
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
     return os.uname().machine
+
+
+def _cdi(host: Host, facts: Mapping[str, Any]) -> list[StackCdi]:
+    return cdi.read(host)
 
 
 # In this order: some need what others have read.
@@ -357,6 +424,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "installed_open": _installed_open,
     "foreign_modules": _foreign_modules,
     "smi_gpus": _smi_gpus,
+    "cdi": _cdi,
     "busy": _busy,
     "repositories": _repositories,
     "keys": _keys,
@@ -366,4 +434,10 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "efa_installed": _efa_installed,
     "efa_kind": _efa_kind,
     "efa_wrong": _efa_wrong,
+    "rdma_drivers": _rdma_drivers,
+    "peer_modules": _peer_modules,
+    "peer_symbols": _peer_symbols,
+    "efa_module": _efa_module,
+    "gdrdrv_module": _gdrdrv_module,
+    "gdrdrv_device": _gdrdrv_device,
 }

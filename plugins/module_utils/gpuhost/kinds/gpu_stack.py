@@ -1,6 +1,6 @@
 """Parts of a GPU host's stack as the controller has planned them: packages, repositories, files and services.
 
-Knobs: gpu_stack.driver, .fabric, .toolkit, .dcgm and .efa. A value is a mapping, see `Part`.
+Knobs: gpu_stack.driver, .fabric, .toolkit, .dcgm, .efa and .rdma. A value is a mapping, see `Part`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..host import Host
-from ..model import OK, Knob, Reading, Refused, Step, Unreadable
+from ..model import FAILED, OK, Knob, Reading, Refused, Step, Unreadable
+from ..refresh import LOAD
 from ..resources import deb
 from ..resources.file import described
 from ..resources.module import Module
@@ -19,8 +20,9 @@ from . import _container_runtimes, _efa
 from ._common import read_all, settled
 from ._types import Type
 
-PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma")
 RUNNING = "/sys/module/nvidia/version"
+DEVICES = {"gdrdrv": "/dev/gdrdrv"}  # that a module makes, with udev
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
 NO_APT = "gpuctl changes the stack with apt only: install here what `gpuctl gpu-node plan` prints, with dnf"
 
@@ -34,6 +36,8 @@ class Part(NamedTuple):
     content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
     must have, "" for none. `earlier`: packages whose present version no repository has any more.
     `runtimes`: True to let container runtimes know NVIDIA's. `efa`: what EFA's installer is to do, see `_efa.read`.
+    `built`: further modules that DKMS builds, with their versions. `modules`: to be loaded, by one of `files`; a file
+    whose content is None goes.
     """
 
     shown: str = ""
@@ -43,13 +47,15 @@ class Part(NamedTuple):
     removes: Sequence[str] = ()
     holds: Sequence[str] = ()
     repositories: Mapping[str, str] = {}
-    files: Mapping[str, str] = {}
+    files: Mapping[str, str | None] = {}
     units: Sequence[str] = ()
     start: bool = True
     driver: str = ""
     earlier: Sequence[str] = ()
     runtimes: bool = False
     efa: Mapping[str, Any] = {}
+    built: Mapping[str, str] = {}
+    modules: Sequence[str] = ()
 
 
 def type_of(key: str) -> Type | None:
@@ -81,22 +87,48 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
         step
         for kind, texts in (("file", part.files), ("repository", part.repositories))
         for path, text in texts.items()
-        for step in snapshot.step(f"{kind}:{path}", described(text))
+        for step in snapshot.step(f"{kind}:{path}", None if text is None else described(text))
     )
     files += tuple(step for path, text in runtimes.items() for step in snapshot.step(f"file:{path}", text))
     debs = _debs(host, part)
     installed = _installed(host, part)
-    built = _module(host, part) if part.driver else ()
+    built = (*(_module(host, part) if part.driver else ()), *_built(host, part))
     units = _units(host, part, bool(debs))
     other = _other_driver(host, part)
-    return settled(
+    steps = (*files, *debs, *built, *units)
+    absent = [name for name in part.modules if not host.exists(f"/sys/module/{name}")]
+    late = _late(host, part, absent, is_settled=not steps)
+    reading = settled(
         knob,
-        now=installed,
-        steps=(*files, *debs, *built, *units),
-        reboot=bool(other),
-        notes=(*_earlier(part, debs), *((other,) if other else ())),
+        now=installed if part.named else _loaded(part, absent),
+        steps=steps,
+        refresh=tuple(f"{LOAD}{name}" for name in absent) if part.start else (),
+        reboot=bool(other or late),
+        notes=(*_earlier(part, debs), *((other,) if other else ()), *late),
         disruptive=_disturbs(host, part) if debs else "",
     )
+    lost = [name for name, path in DEVICES.items() if name in part.modules and not absent and not host.exists(path)]
+    if steps or not lost:
+        return reading
+    return reading.but(state=FAILED, reason=f"{lost[0]} is loaded, but {DEVICES[lost[0]]} does not exist")
+
+
+def _loaded(part: Part, absent: Sequence[str]) -> str:
+    if not part.modules:
+        return "as it is" if not part.shown else part.shown
+    return f"not loaded: {', '.join(absent)}" if absent else f"loaded: {', '.join(part.modules)}"
+
+
+def _late(host: Host, part: Part, absent: Sequence[str], *, is_settled: bool) -> list[str]:
+    """Why modules are not in use before a reboot; `Unreadable` if a loaded one of a settled part has no version."""
+    late = [f"{', '.join(absent)} is loaded by the next boot"] if absent and not part.start else []
+    for name in (name for name in part.built if name in part.modules and name not in absent):
+        running = host.value(f"/sys/module/{name}/version")
+        if running is None and is_settled:
+            raise Unreadable(f"the version of the loaded {name} is unknown")
+        if running is not None and running != part.built[name]:
+            late.append(f"the loaded {name} is {running} until a reboot")
+    return late
 
 
 def _debs(host: Host, part: Part) -> tuple[Step, ...]:
@@ -135,6 +167,21 @@ def _module(host: Host, part: Part) -> tuple[Step, ...]:
         raise Unreadable("the running kernel is unknown")
     now = Module(kernel).read(host)
     return () if now == part.driver else (Step(f"module:{kernel}", now, part.driver),)
+
+
+def _built(host: Host, part: Part) -> tuple[Step, ...]:
+    """Steps that build further modules for the running kernel, if their packages did not."""
+    if not part.built:
+        return ()
+    kernel = host.value("/proc/sys/kernel/osrelease")
+    if kernel is None:
+        raise Unreadable("the running kernel is unknown")
+    versions = {name: Module(f"{kernel}:{name}").read(host) for name in part.built}
+    return tuple(
+        Step(f"module:{kernel}:{name}", versions[name], version)
+        for name, version in part.built.items()
+        if versions[name] != version
+    )
 
 
 def _units(host: Host, part: Part, packages_change: bool) -> tuple[Step, ...]:

@@ -116,6 +116,7 @@ REFRESH_BY_PATH = (
     ("/etc/fstab", "systemd"),  # systemd generates swap and mount units from it
     ("/etc/udev/", "udev"),
     ("/etc/default/grub.d/", "grub"),
+    ("/etc/modules-load.d/gpuctl-rdma.conf", ""),  # its part loads each module by itself
     ("/etc/modules-load.d/", "modules"),
     ("/etc/containerd/", "containerd"),
     ("/etc/docker/", "docker"),

@@ -13,6 +13,7 @@ from ..host import Host
 from ..resources.line import SYSCTL
 from ..resources.unit import FOLDERS
 from .lines import ConfigLine, StartupLine, joined_lines
+from .unit_names import template_of
 from .variables import MOST, Shell
 
 # A large host has about 400 files of units, hooks and udev rules, with 2 MiB.
@@ -111,9 +112,12 @@ class Search:
         return started - self.linked
 
     def unit_text(self, name: str) -> str:
-        """The texts of a unit's file and drop-ins, with those of the folders that systemd prefers."""
-        main = next((text for folder in FOLDERS if (text := self.text(f"{folder}/{name}"))), "")
-        drop_ins = (path for folder in FOLDERS for path in self.host.glob(f"{folder}/{name}.d/*.conf"))
+        """The texts of a unit's or its template's file and drop-ins, with those of the folders that systemd prefers."""
+        files = list(dict.fromkeys([name, template_of(name)]))
+        main = next((text for file in files for folder in FOLDERS if (text := self.text(f"{folder}/{file}"))), "")
+        drop_ins = (
+            path for file in files for folder in FOLDERS for path in self.host.glob(f"{folder}/{file}.d/*.conf")
+        )
         return "\n".join([main, *(self.text(path) for path in drop_ins)])
 
     def text(self, path: str) -> str:

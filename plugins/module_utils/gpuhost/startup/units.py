@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..host import Host
 from ..resources.unit import FOLDERS
 from .lines import StartupLine
 from .search import Search
+from .unit_names import expanded, template_of
 
 # Folders of units that an administrator wrote; of packages' units only those that start at boot are read.
 UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
@@ -25,24 +27,33 @@ def unit_lines(search: Search) -> Iterator[StartupLine]:
     """Exec lines of services."""
     host, linked = search.host, search.linked
     own = [path for folder in UNIT_FOLDERS for path in host.glob(f"{folder}/*.service")]
+    names = {_unit_of(path) for path in own}  # a drop-in of theirs replaces no package's unit
     own += [path for folder in UNIT_FOLDERS for path in host.glob(f"{folder}/*.service.d/*.conf")]
-    names = {_unit_of(path) for path in own}
     timed = _timed(search)
-    packaged = [
-        next((path for folder in FOLDERS[3:] if host.exists(path := f"{folder}/{name}")), "")
-        for name in sorted((linked | timed) - names)
-        if name.endswith(".service")
-    ]
-    for path in [*own, *filter(None, packaged)]:
-        if "/gpuctl-" in path:
+    started = sorted(name for name in linked | timed if name.endswith(".service"))
+    units = [(name, path) for path in own for name in _instances(_unit_of(path), started)]
+    units += [(name, _packaged(host, name)) for name in started if not names & {name, template_of(name)}]
+    for name, path in units:
+        if not path or "/gpuctl-" in path:
             continue
-        name = _unit_of(path)
         commands = [line for line in search.lines("unit", path) if line.text.startswith("Exec")]
+        commands = [line._replace(text=expanded(host, line.text, name)) for line in commands]
         rows = [row for line in commands for row in search.with_named(StartupLine(line, runs=True, late=False))]
         if rows:
             runs = name in timed or _starts(search, name)
             late = runs and (name in timed or bool(LATE_UNIT.search(search.unit_text(name))))
             yield from (row._replace(runs=runs, late=late) for row in rows)
+
+
+def _instances(name: str, started: list[str]) -> list[str]:
+    """Started instances of a template; the name alone if it is no template, or none of its instances is started."""
+    return [other for other in started if other != name and template_of(other) == name] or [name]
+
+
+def _packaged(host: Host, name: str) -> str:
+    """The file of a package's unit, or of its template; empty if there is none."""
+    paths = (f"{folder}/{file}" for file in (name, template_of(name)) for folder in FOLDERS[3:])
+    return next(filter(host.exists, paths), "")
 
 
 def _unit_of(path: str) -> str:
@@ -63,8 +74,7 @@ def _timed(search: Search) -> set[str]:
 
 def _starts(search: Search, name: str) -> bool:
     """True unless the unit can be enabled and is not. One that cannot be enabled is started by another one."""
-    template = re.sub(r"@.*\.", "@.", name)
-    if any(other == name or re.sub(r"@.*\.", "@.", other) == template for other in search.linked):
+    if any(other == name or template_of(other) == template_of(name) for other in search.linked):
         return True
     text = next((text for f in FOLDERS if (text := search.host.read_or_none(f"{f}/{name}")) is not None), "")
     return not re.search(r"^\[Install\]", text, re.MULTILINE) or name in search.pulled

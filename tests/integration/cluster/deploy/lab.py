@@ -218,8 +218,8 @@ class Lab:
     def tell(self, subject: str, words: str) -> None:
         self.said.append(f"{subject}: {words}")
 
-    def get(self, what: str, *words: str) -> Any:
-        return json.loads(self.plane.kubectl("get", what, "-n", self.namespace, "-o", "json", *words))
+    def get(self, what: str, name: str = "") -> Any:
+        return self.plane.get(what, name, self.namespace)
 
     def names(self) -> list[str]:
         """Everything in the namespace, and of what belongs to none, with its version: a write would be seen."""

@@ -34,8 +34,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     folder = tmp_path_factory.mktemp("disks")
     with real_node(folder) as started:
         started.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        accounts = ("get", "serviceaccounts", "-n", NAMESPACE, "-o", "name")
-        wait_until(lambda: "default" in started.kubectl(*accounts), "the namespace has its account")
+        wait_until(
+            lambda: started.get("serviceaccounts", namespace=NAMESPACE)["items"], "the namespace has its account"
+        )
         env = environment(load(file(started, folder)))
         started.apply(*config.maps(env))
         start(started, *(pod_of(env, rank) for rank in range(env.nodes)))

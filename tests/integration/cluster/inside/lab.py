@@ -83,8 +83,7 @@ def lab(folder: Path) -> Iterator[Lab]:
         (site / "bin/code-server").write_text(CODE_SERVER)
         (site / "bin/code-server").chmod(0o755)
         plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        accounts = ("get", "serviceaccounts", "-n", NAMESPACE, "-o", "name")
-        wait_until(lambda: "default" in plane.kubectl(*accounts), "the namespace has its account")
+        wait_until(lambda: plane.get("serviceaccounts", namespace=NAMESPACE)["items"], "the namespace has its account")
         held = {"vscode-password": base64.b64encode(PASSWORD.encode()).decode()}
         meta = {"name": "lab", "namespace": NAMESPACE, "labels": LABELS}
         plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": held})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gpuctl.audit import knowledge, merge
 from gpuctl.audit.formats import recognise
 from gpuctl.domain.findings import Finding, Verdict, overall, problems
 from gpuctl.workflows import audit_rules
+from tests.rig.recordings import recording
 
 CSV = "index, name, uuid, pci.bus_id, ecc.mode.current, remapped_rows.pending, remapped_rows.failure"
 ROW = "0, NVIDIA H200, GPU-1, 00000000:06:00.0, Enabled, No, No"
@@ -272,3 +274,48 @@ def test_a_port_that_is_cut_is_unknown() -> None:
     )
     assert bad(text + "\t\tLink layer: InfiniBand\n") == []
     assert bad(text)[0] == ("file", "UNKNOWN", "x: port mlx5_0:1 is not whole")
+
+
+H100 = "nvidia-smi/x_h100_8g_driver570.xml"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "text"),
+    [
+        ("<bandwidth>N/A<", "<bandwidth>Degraded<", "FAIL", "NVLink fabric: bandwidth Degraded"),
+        ("<route_unhealthy>N/A<", "<route_unhealthy>True<", "FAIL", "route unhealthy True"),
+        ("<access_timeout_recovery>N/A<", "<access_timeout_recovery>?<", "UNKNOWN", "access timeout recovery: ?"),
+        ("<state>Completed<", "<state>N/A<", "UNKNOWN", "whether GPU 0 joined the NVLink fabric is unknown"),
+        ("<dram_uncorrectable>0<", "<dram_uncorrectable>7<", "FAIL", "7 uncorrectable errors since the driver was"),
+        ("<remapped_row_unc>0<", "<remapped_row_unc>512<", "FAIL", "512 rows remapped after uncorrectable errors"),
+        (
+            "<row_remapper_histogram_none>0 bank(s)<",
+            "<row_remapper_histogram_none>3 bank(s)<",
+            "WARN",
+            "3 banks of its memory have no spare rows left",
+        ),
+        ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>N/A<", "UNKNOWN", "of the GPUs beside it, and not"),
+    ],
+)
+def test_what_a_gpu_reports_against_itself_or_leaves_out_is_never_healthy(
+    old: str, new: str, verdict: str, text: str
+) -> None:
+    whole = recording(H100).read_text()
+    assert old in whole
+    found = bad(whole.replace(old, new, 1))
+    assert [kind for _, kind, message in found if text in message] == [verdict], found
+
+
+def test_an_nvlink_that_is_slower_than_the_others_or_left_out_is_not_well() -> None:
+    text = recording("nvidia-smi/nvlink_status_good.txt").read_text()
+    slow = bad(re.sub(r"(Link 0: )25", r"\g<1>12.5", text, count=1))
+    assert ("nvlink", "FAIL", "GPU 7: NVLink 0 at 12.5 GB/s, others at 25") in slow
+    gap = bad(re.sub(r"\n.*Link 5: .*", "", text, count=1))
+    assert [verdict for _, verdict, message in gap if "does not list NVLink 5" in message] == ["UNKNOWN"]
+
+
+def test_counters_of_a_link_without_a_number_are_unknown() -> None:
+    text = recording("host/dcgmi_nvlink_errors_h800_table.txt").read_text()
+    for damaged in (text.replace("| Link 3 ", "| Link ERR ", 1), text.replace("-> Replay Error", "-> Replay E?", 1)):
+        assert damaged != text
+        assert "UNKNOWN" in {verdict for _, verdict, _ in bad(damaged)}

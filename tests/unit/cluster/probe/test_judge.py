@@ -202,9 +202,9 @@ def test_a_gpu_is_as_ill_for_a_test_as_for_the_doctor(env: Environment) -> None:
     errors = text.replace("<sram_uncorrectable_parity>0<", "<sram_uncorrectable_parity>3<", 1)
     ecc = text.replace("<pending_ecc>Enabled<", "<pending_ecc>Disabled<", 1)
     assert text not in (errors, ecc)
-    [watch] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": errors}})])
-    assert watch.verdict is Verdict.WARN
-    assert watch.message.endswith(": 3 uncorrectable errors, 0 rows remapped")
+    [ill] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": errors}})])
+    assert ill.verdict is Verdict.FAIL
+    assert ill.message.endswith(": 3 uncorrectable errors since the driver was loaded")
     [reset] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": ecc}})])
     assert reset.verdict is Verdict.FAIL
     assert reset.message.endswith(": ECC is Enabled, Disabled after a reset")

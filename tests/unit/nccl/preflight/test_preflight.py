@@ -96,7 +96,7 @@ CASES = {
     "an error in place of a value": ("gpu-memory", FAIL, gpu("errors", {"temperature/gpu_temp": "ERR!"}), "ERR!"),
     "row remap failure not told": ("gpu-memory", UNKNOWN, gpu("remap_failure", None), "GPU 2: pending repairs"),
     "error counts not told": ("gpu-memory", UNKNOWN, gpu("uncorrectable", None), "GPU 2: its uncorrectable errors"),
-    "uncorrectable errors": ("gpu-memory", WARN, gpu("uncorrectable", 3), "3 uncorrectable"),
+    "uncorrectable errors": ("gpu-memory", FAIL, gpu("uncorrectable", 3), "3 uncorrectable"),
     "too hot": ("clocks", FAIL, gpu("slowed_by", ["hw_thermal_slowdown"]), "GPU 2 is slowed down"),
     "power limit while idle": ("clocks", WARN, capped(busy_percent=3), "though it is only 3 % busy"),
     "lowered power limit": ("clocks", WARN, capped(power_limit_w=500), "at its power limit, 500 W, by default 700 W"),

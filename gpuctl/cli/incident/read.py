@@ -1,4 +1,4 @@
-"""incident: from a failed job to its cause."""
+"""incident read: the first failure in the logs of a job."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuctl.cli.shared import findings
-from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.text_files import bounded_lines
 
 if TYPE_CHECKING:
     from gpuctl.domain.job_log import JobLog
 
 STDIN = "-"
-MOST_OF_A_LINE = 1 << 20  # characters; a progress bar without line ends may be long
 
 
-@click.group("incident", cls=Group)
-def incident() -> None:
-    """Find out what a failed job failed of."""
-
-
-@incident.command("read")
+@click.command("read")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--around", "lines", type=click.IntRange(0), default=0, metavar="N", help="Also print N lines before and after it."
@@ -64,18 +58,13 @@ def _lines_of(path: Path) -> Iterator[str]:
     """Lines of a file, one after the other; `InvalidInput` if it cannot be read."""
     try:
         if str(path) == STDIN:
-            yield from _bounded(io.TextIOWrapper(sys.stdin.buffer, errors="replace"))
+            yield from bounded_lines(io.TextIOWrapper(sys.stdin.buffer, errors="replace"))
             return
         with path.open(encoding="utf-8", errors="replace") as stream:
-            yield from _bounded(stream)
+            yield from bounded_lines(stream)
     except OSError as error:
         wrong = error.strerror or str(error)
         raise InvalidInput(f"read the log {path}", wrong, "give a file of a job's output, or -") from error
-
-
-def _bounded(stream: TextIO) -> Iterator[str]:
-    while line := stream.readline(MOST_OF_A_LINE):
-        yield line
 
 
 def _show_context(path: Path, log: JobLog, count: int) -> None:

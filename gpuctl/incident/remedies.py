@@ -1,0 +1,89 @@
+"""Remedies by their evidence, as commands to run by hand: the first row that fits is proposed. No I/O."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.gpu_health import RESET
+from gpuctl.incident.cause import bad_nodes, cause, failures
+from gpuctl.incident.model import Incident, IncidentRequest, Step
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A remedy for one node. `command`: to run by hand, "" if gpuctl has none; `why`: its evidence."""
+
+    name: str
+    node: str
+    command: str
+    why: str
+
+
+def remedy(incident: Incident) -> Remedy | None:
+    """The remedy for the one suspect; None if no node is suspected, or several: gpuctl never guesses among them."""
+    suspects = cause(incident).nodes
+    if len(suspects) != 1:
+        return None
+    return next((one for rule in REMEDIES if (one := rule(incident, suspects[0]))), None)
+
+
+def _reset_gpu(incident: Incident, node: str) -> Remedy | None:
+    """Reset a GPU: every FAIL of the audit asks for it, and names the one GPU."""
+    rows = failures(incident).get(node, [])
+    indices = {match[1] for one in rows if (match := re.match(r"GPU (\d+): ", one.message)) and one.hint == RESET}
+    if not rows or len(indices) != 1 or any(one.hint != RESET for one in rows):
+        return None
+    gpu = indices.pop()
+    command = ["gpuctl", "nodes", "reset", node, "--gpu", gpu, *_inventory(incident.request)]
+    return Remedy(f"reset GPU {gpu}", node, shlex.join(command), f"the audit: {rows[0].message}")
+
+
+def _restart_efa(incident: Incident, node: str) -> Remedy | None:
+    """Load EFA's driver again: the runs prove the node, and that its ranks lack the network that the others use.
+
+    A slow node whose network is like that of the others may have a bad cable: no driver cures that.
+    """
+    answer = incident.answer(Step.ISOLATE)
+    if answer is None or node not in bad_nodes(incident) or not answer.details.get("efa"):
+        return None
+    if any(one.check != "adapters" for one in failures(incident).get(node, [])):
+        return None  # another fault, which the driver does not explain
+    why = next(
+        (
+            one.message
+            for one in answer.findings
+            if one.check == "transport" and one.verdict is Verdict.FAIL and one.subject == node
+        ),
+        "",
+    )
+    command = shlex.join(["gpuctl", "nodes", "restart", node, "efa", *_inventory(incident.request)])
+    return Remedy("restart EFA's driver", node, command, why) if why else None
+
+
+def _drain(incident: Incident, node: str) -> Remedy | None:
+    """Drain and replace: the node is bad, and no repair of the catalogue fits.
+
+    `gpuctl audit` drains only nodes that it fails; others are drained in their scheduler.
+    """
+    request, command = incident.request, ""
+    reason = f"incident {incident.name}"
+    if failures(incident).get(node):
+        at = ["--slurm", "--nodes", node] if request.slurm else [*_inventory(request), "--limit", node]
+        command = shlex.join(["gpuctl", "audit", *at, "--act", "drain"])
+    elif request.slurm:
+        command = shlex.join(["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"])
+    return Remedy("drain and replace", node, command, cause(incident).text)
+
+
+def _inventory(request: IncidentRequest) -> list[str]:
+    """Inventory of the nodes; with Slurm the user has to name one, as resets and restarts log in to hosts."""
+    if request.slurm:
+        return ["--inventory", "INVENTORY"]
+    return ["--inventory", request.inventory] if request.inventory else []
+
+
+REMEDIES: tuple[Callable[[Incident, str], Remedy | None], ...] = (_reset_gpu, _restart_efa, _drain)

@@ -1,0 +1,95 @@
+"""Make the steps of an incident one after the other; killed anywhere, the record is where it goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Protocol
+
+from gpuctl.core import run_history
+from gpuctl.core.errors import GpuctlError
+from gpuctl.core.redact import removed
+from gpuctl.domain.findings import Finding
+from gpuctl.incident import decide
+from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, Planned, State
+
+
+class NoAnswer(GpuctlError):
+    """No node answered: the network of this machine may be lost, so that the step stays open."""
+
+
+class Workflows(Protocol):
+    """Existing workflows, by the step that calls them."""
+
+    def read(self, incident: Incident, entry: Entry) -> Answer:
+        """Make a step; it may be repeated."""
+
+
+class Watch(Protocol):
+    """Callbacks of an incident."""
+
+    def save(self, incident: Incident) -> None:
+        """Write the record; raises if that is not possible."""
+
+    def begin(self, entry: Entry) -> None:
+        """Called before a step is made."""
+
+    def end(self, entry: Entry) -> None:
+        """Called once a step has its answer."""
+
+
+def new(request: IncidentRequest) -> Incident:
+    """An incident that begins now; secrets in its title are removed."""
+    run = run_history.new(())
+    return Incident(run.name, run.at, run.actor, replace(request, title=_clean(request.title)))
+
+
+def go_on(incident: Incident, workflows: Workflows, watch: Watch) -> Incident:
+    """Make all steps up to the end; returns the closed incident. `NoAnswer` leaves the step open."""
+    watch.save(incident)
+    while not incident.closed:
+        entry = incident.current
+        if entry is None:
+            planned = decide.next_step(incident)
+            if planned is None:
+                incident = replace(incident, closed=_now())
+                watch.save(incident)
+                break
+            entry = Entry(len(incident.entries) + 1, planned.step, planned.command, _now(), planned.why)
+            incident = incident.with_entry(entry)
+            watch.save(incident)
+        watch.begin(entry)
+        entry = replace(entry, answer=_answer(incident, entry, workflows), finished=_now())
+        incident = incident.with_entry(entry)
+        watch.save(incident)
+        watch.end(entry)
+    return incident
+
+
+def _answer(incident: Incident, entry: Entry, workflows: Workflows) -> Answer:
+    """Answer of a step without secrets; UNKNOWN if it cannot be made, which does not stop the incident."""
+    try:
+        answer = workflows.read(incident, entry)
+    except NoAnswer:
+        raise
+    except GpuctlError as error:
+        answer = Answer(State.UNKNOWN, f"{error}; {error.hint}".removesuffix("; "))
+    findings = tuple(_clean_finding(one) for one in answer.findings)
+    return replace(answer, summary=_clean(answer.summary), findings=findings)
+
+
+def _clean_finding(one: Finding) -> Finding:
+    return replace(one, message=_clean(one.message), hint=_clean(one.hint))
+
+
+def _clean(text: str) -> str:
+    return removed(text)[0]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def steps_of(request: IncidentRequest) -> list[Planned]:
+    """Steps that an incident may make, in their order; nothing is read."""
+    return decide.outline(request)

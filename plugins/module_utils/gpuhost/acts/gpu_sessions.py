@@ -1,0 +1,318 @@
+"""Sessions of reservations on this host: access to /dev/nvidiaN by POSIX ACL, for the accounts that have one.
+
+The file of sessions says what has to be true; each visit makes it so, whatever was lost or interrupted before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import re
+import shlex
+import signal
+import stat
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..host import Host
+
+STATE = "/var/lib/gpuctl/reservations/sessions.json"
+FOLDER = "/run/gpuctl-reservations"  # everybody can read it, unlike /run/gpuctl
+PROFILE = "/etc/profile.d/gpuctl-reservations.sh"
+PROFILE_TEXT = f"""\
+# Written by gpuctl while somebody has a reservation on this host: its variables for login shells.
+if [ -r "{FOLDER}/$(id -un).sh" ]; then . "{FOLDER}/$(id -un).sh"; fi
+"""
+ACL = "system.posix_acl_access"
+END_S = 10.0  # between SIGTERM and SIGKILL
+KILL_S = 5.0  # after SIGKILL
+LOCK_S = 20.0  # for an earlier visit that still ends programs
+_ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
+_OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
+_RW = 6
+_DEVICE = re.compile(r"/dev/nvidia(\d+)")
+Sessions = dict[str, dict[str, Any]]
+
+
+class Refused(Exception):
+    """The order is not carried out; the text says why."""
+
+
+def acl(uids: Sequence[int]) -> bytes:
+    """Access list: the owner and these users may read and write, nobody else (acl(5), Linux's xattr form).
+
+    The group has no access: the devices may belong to one such as `video`, whose members would pass by the queue.
+    """
+    entries = [(_OWNER, _RW, _NO_ID), *((_USER, _RW, uid) for uid in sorted(set(uids)))]
+    entries += [(_GROUP, 0, _NO_ID), (_MASK, _RW, _NO_ID), (_OTHER, 0, _NO_ID)]
+    return struct.pack("<I", 2) + b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def users_of(path: str | os.PathLike[str]) -> list[int]:
+    """Users whom the access list of a file names."""
+    try:
+        plain = os.getxattr(path, ACL)
+    except OSError:
+        return []  # no list: the mode alone counts
+    return [uid for tag, _, uid in _ENTRY.iter_unpack(plain[4:]) if tag == _USER]
+
+
+def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """{refused, fence, sessions, terminals}: see `answer_types.GpuSessions`. OSError if the host does not permit it.
+
+    Request: `do` (observe, prepare, clear, clean, warn), `service` (identity of the service that gives the orders),
+    `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
+    default `STATE`). All but warn: `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices` (minors),
+    `person`, `variables`. clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`. `end_s`: time
+    between SIGTERM and SIGKILL.
+    """
+    try:
+        if request["do"] == "warn":
+            return _answer(terminals=_warn(host, request["person"], request["text"]))
+        with _alone(host):
+            book = _Book(host, request)
+            _ORDERS[request["do"]](book, request)
+            return _answer(fence=book.fence, sessions=book.observed())
+    except Refused as refusal:
+        return _answer(refused=str(refusal))
+
+
+def _answer(
+    refused: str = "", fence: int = 0, sessions: Sequence[Mapping[str, Any]] = (), terminals: int = 0
+) -> dict[str, Any]:
+    return {"refused": refused, "fence": fence, "sessions": list(sessions), "terminals": terminals}
+
+
+@contextlib.contextmanager
+def _alone(host: Host) -> Iterator[None]:
+    """One order at a time. The kernel releases the lock of a visit that was killed."""
+    host.make_folder(FOLDER)
+    descriptor = os.open(host.real(f"{FOLDER}/.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        end = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise OSError("an earlier order is still being carried out") from None
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class _Book:
+    """Sessions of the file, and what they make of this host. A session that is being cleared has `closing` set."""
+
+    def __init__(self, host: Host, request: Mapping[str, Any]) -> None:
+        self.host, self.path = host, str(request.get("state") or STATE)
+        self.end_s = float(request.get("end_s", END_S))
+        text = host.read_or_none(self.path)
+        try:
+            saved: dict[str, Any] = json.loads(text) if text else {"fence": 0, "sessions": {}}
+            self.fence, self.sessions = int(saved["fence"]), Sessions(saved["sessions"])
+            service = saved.get("service") or request["service"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused(f"{self.path} cannot be read: {error}; delete it once nobody uses the GPUs") from error
+        if service != request["service"]:
+            hint = f"once that one has ended, delete {self.path} on this host"
+            raise Refused(f"this host belongs to the reservations of {saved.get('label') or service}; {hint}")
+        self.service = service
+        self.label = str(request.get("label") or service)
+        if request["fence"] < self.fence:
+            raise Refused(f"order {request['fence']} is older than {self.fence}")
+        self.fence = request["fence"]
+        self.devices = devices(host)
+        if sorted(self.devices) != list(range(request["gpus"])):
+            present = ", ".join(map(str, sorted(self.devices))) or "none"
+            raise Refused(f"it has to have {request['gpus']} GPUs, and the device files are: {present}")
+
+    def observed(self) -> list[dict[str, Any]]:
+        """Sessions that exist; one that could not be cleared yet is one of them."""
+        return [
+            {"session": id_, "attempt": entry["attempt"], "devices": entry["gpus"]}
+            for id_, entry in sorted(self.sessions.items())
+        ]
+
+    def apply(self) -> None:
+        """Make access and variables what the sessions say; a driver that was loaded again made new device files."""
+        live = {id_: entry for id_, entry in self.sessions.items() if not entry.get("closing")}
+        for minor, device in self.devices.items():
+            uids = sorted({entry["uid"] for entry in live.values() if minor in entry["gpus"]})
+            real = self.host.real(device)
+            if users_of(real) != uids or stat.S_IMODE(os.stat(real).st_mode) != 0o660:
+                try:
+                    with self.host.changing(f"give access to {device}"):
+                        os.setxattr(real, ACL, acl(uids))
+                except OSError as error:
+                    raise Refused(f"cannot set the access list of {device}: {error.strerror}") from error
+        self._write_variables(live)
+
+    def _write_variables(self, live: Mapping[str, Mapping[str, Any]]) -> None:
+        texts: dict[str, str] = {}
+        for person in {entry["person"] for entry in live.values() if entry.get("person")}:
+            entries = [entry for entry in live.values() if entry.get("person") == person]
+            texts[f"{FOLDER}/{person}.sh"] = _script(entries)
+        for path in self.host.glob(f"{FOLDER}/*.sh"):
+            if path not in texts:
+                self.host.remove(path)
+        if texts:
+            texts[PROFILE] = PROFILE_TEXT
+        elif self.host.exists(PROFILE):
+            self.host.remove(PROFILE)
+        for path, text in texts.items():
+            if self.host.read_or_none(path) != text:
+                self.host.replace(path, text)
+
+    def save(self) -> None:
+        """Write the file; before access is given, and after it was withdrawn."""
+        text = json.dumps(
+            {"service": self.service, "label": self.label, "fence": self.fence, "sessions": self.sessions}
+        )
+        if self.host.read_or_none(self.path) != text:
+            self.host.make_private_folder(os.path.dirname(self.path))
+            self.host.replace(self.path, text, 0o600)
+
+
+def _observe(book: _Book, _: Mapping[str, Any]) -> None:
+    book.save()
+    book.apply()
+
+
+def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
+    id_, person, minors = request["session"], request["person"], list(request["devices"])
+    uid = _uid(person)
+    missing = [minor for minor in minors if minor not in book.devices]
+    if missing:
+        raise Refused(f"it has no /dev/nvidia{missing[0]}")
+    for other, entry in book.sessions.items():
+        if other != id_ and set(entry["gpus"]) & set(minors):
+            raise Refused(f"session {other} still has /dev/nvidia{min(set(entry['gpus']) & set(minors))}")
+    book.sessions[id_] = {
+        "attempt": request["attempt"],
+        "gpus": minors,
+        "uid": uid,
+        "person": person,
+        "variables": dict(request["variables"]),
+    }
+    book.save()
+    book.apply()
+
+
+def _clear(book: _Book, request: Mapping[str, Any]) -> None:
+    _close(book, [id_ for id_ in book.sessions if id_ == request["session"]])
+
+
+def _clean(book: _Book, request: Mapping[str, Any]) -> None:
+    keep = {(id_, attempt) for id_, attempt in request.get("keep") or ()}
+    over = [id_ for id_, entry in book.sessions.items() if (id_, entry["attempt"]) not in keep or entry.get("closing")]
+    _close(book, over)
+
+
+def _close(book: _Book, ids: Sequence[str]) -> None:
+    """Withdraw access, end programs, forget. The mark is written first: access never comes back in between."""
+    for id_ in ids:
+        book.sessions[id_] = {**book.sessions[id_], "closing": True}
+    book.save()
+    book.apply()
+    for id_ in ids:
+        _end_processes(book, book.sessions[id_])
+    for id_ in ids:
+        del book.sessions[id_]
+    book.save()
+
+
+_ORDERS = {"observe": _observe, "prepare": _prepare, "clear": _clear, "clean": _clean}
+
+
+def devices(host: Host) -> dict[int, str]:
+    """Minor number -> device file of a GPU."""
+    matches = (_DEVICE.fullmatch(path) for path in host.glob("/dev/nvidia[0-9]*"))
+    return {int(match.group(1)): match.group(0) for match in matches if match}
+
+
+def _script(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Variables of an account for a shell: of its session, or of several together the list of GPUs."""
+    variables = dict(entries[0]["variables"]) if len(entries) == 1 else {}
+    lists = [entry["variables"].get("CUDA_VISIBLE_DEVICES", "") for entry in entries]
+    variables["CUDA_VISIBLE_DEVICES"] = ",".join(filter(None, lists))
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())]
+    return "# Written by gpuctl: variables of your reservation.\n" + "".join(lines)
+
+
+def _end_processes(book: _Book, entry: Mapping[str, Any]) -> None:
+    """End the user's programs that have one of the GPUs open: open files outlive the access list."""
+    paths = {book.host.real(book.devices[minor]) for minor in entry["gpus"] if minor in book.devices}
+    for number, wait_s in ((signal.SIGTERM, book.end_s), (signal.SIGKILL, KILL_S)):
+        deadline = time.monotonic() + wait_s
+        pids = list(_users(entry["uid"], paths))
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        while pids and time.monotonic() < deadline:
+            time.sleep(0.05)
+            pids = list(_users(entry["uid"], paths))
+    for pid in _users(entry["uid"], paths):
+        raise Refused(f"process {pid} still has a GPU open after SIGKILL")
+
+
+def _users(uid: int, paths: set[str]) -> Iterator[int]:
+    """Processes of an account that have one of the files open. Those of this machine, whatever the root is."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended in the meantime
+            if uid in _uids(f"/proc/{name}") and paths & set(_open_files(f"/proc/{name}")):
+                yield int(name)
+
+
+def _open_files(process: str) -> Iterator[str]:
+    """Paths of a process's open files, also of device files that the driver has made again since."""
+    for descriptor in os.listdir(f"{process}/fd"):
+        with contextlib.suppress(OSError):  # closed in the meantime; the others count
+            path = os.readlink(f"{process}/fd/{descriptor}")
+            yield path.removesuffix(" (deleted)")
+
+
+def _uids(process: str) -> set[int]:
+    """Real, effective, saved and file system uid. The owner of the folder is root if the program hides its memory."""
+    with open(f"{process}/status") as stream:
+        status = stream.read()
+    return {int(uid) for uid in status.partition("\nUid:")[2].partition("\n")[0].split()}
+
+
+def _uid(person: str) -> int:
+    try:
+        return pwd.getpwnam(person).pw_uid
+    except KeyError:
+        raise Refused(f"there is no account {person}") from None
+
+
+def _warn(host: Host, person: str, text: str) -> int:
+    """Show a text on the terminals of an account, and write it to its file; the result is the number of terminals."""
+    uid, terminals = _uid(person), 0
+    for terminal in host.glob("/dev/pts/[0-9]*"):
+        terminals += _write_terminal(host.real(terminal), uid, f"\r\n*** {text} ***\r\n")
+    host.replace(f"{FOLDER}/{person}.warning", f"{text}\n")
+    return terminals
+
+
+def _write_terminal(terminal: str, uid: int, text: str) -> int:
+    """1 if the text was written to a terminal of the user. One that is stopped (Ctrl-S) must not hold us."""
+    try:
+        if os.stat(terminal).st_uid != uid:
+            return 0
+        descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return 0
+    try:
+        return int(os.write(descriptor, text.encode()) > 0)
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)

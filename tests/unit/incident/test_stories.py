@@ -1,0 +1,293 @@
+"""Incidents of known causes from the first step to the last: the cause is named, and no remedy is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.paths import state_dir
+from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown
+from gpuctl.domain.gpu_health import RESET
+from gpuctl.incident import decide, postmortem, record
+from gpuctl.incident.cause import also, cause, unknowns
+from gpuctl.incident.model import Answer, Certainty, Incident, State, Step
+from gpuctl.incident.remedies import remedy
+from gpuctl.pages import markdown
+from gpuctl.pages import page as pages
+from gpuctl.workflows.incident import flow
+from tests.rig import incident_stories as stories
+from tests.rig.incident_stories import REQUEST, Killed, StandinWatch, StandinWorkflows
+
+ALL = [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.TEST, Step.ISOLATE, Step.AUDIT]
+ECC = Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 0-7: ECC is Disabled, Enabled after a reset", hint=RESET)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path))
+
+
+def handled(
+    answers: Mapping[Step, Answer],
+    workflows: StandinWorkflows | None = None,
+    watch: StandinWatch | None = None,
+    slurm: bool = False,
+) -> Incident:
+    request = replace(REQUEST, slurm=True, inventory=None) if slurm else REQUEST
+    return flow.go_on(flow.new(request), workflows or StandinWorkflows(answers), watch or StandinWatch())
+
+
+def steps(incident: Incident) -> list[Step]:
+    return [one.step for one in incident.entries]
+
+
+@pytest.mark.parametrize(
+    ("answers", "certainty", "nodes", "name"),
+    [
+        pytest.param(stories.EFA, Certainty.PROVEN, ("n3",), "restart EFA's driver", id="no fabric"),
+        pytest.param(stories.DEAD_GPU, Certainty.LIKELY, ("n2",), "reset GPU 3", id="a dead GPU"),
+        pytest.param(stories.STRAGGLER, Certainty.UNKNOWN, (), None, id="an audit of a node that nothing names"),
+        pytest.param(stories.FULL, Certainty.PROVEN, (), None, id="a full file system"),
+        pytest.param(stories.BAD_CODE, Certainty.LIKELY, (), None, id="a bad rank's code"),
+        pytest.param(stories.NOTHING, Certainty.UNKNOWN, (), None, id="nothing wrong"),
+    ],
+)
+def test_the_remedy_fits_the_cause(
+    answers: Mapping[Step, Answer], certainty: Certainty, nodes: tuple[str, ...], name: str | None
+) -> None:
+    end = handled(answers)
+    chosen = remedy(end)
+    assert (cause(end).certainty, cause(end).nodes, chosen and chosen.name) == (certainty, nodes, name)
+    assert decide.is_explained(end) is (certainty is not Certainty.UNKNOWN)
+
+
+def test_remedies_are_commands_to_run_by_hand() -> None:
+    assert decide.closing_text(handled(stories.EFA)).endswith(
+        "gpuctl nodes restart n3 efa --inventory /inv.yml\nnothing was changed"
+    )
+    assert "gpuctl nodes reset n2 --gpu 3 --inventory /inv.yml" in decide.closing_text(handled(stories.DEAD_GPU))
+
+
+@pytest.mark.parametrize(
+    ("audit", "slurm", "command"),
+    [
+        (
+            stories.done(fail("pcie", "n3", "x8 of x16")),
+            False,
+            "gpuctl audit --inventory /inv.yml --limit n3 --act drain",
+        ),
+        (stories.done(fail("pcie", "n3", "x8 of x16")), True, "gpuctl audit --slurm --nodes n3 --act drain"),
+        (stories.done(ok("pcie", "", "fine")), False, ""),
+        (stories.done(ok("pcie", "", "fine")), True, "scontrol update NodeName=n3 State=DRAIN"),
+    ],
+)
+def test_a_drain_is_proposed_by_a_command_that_drains_this_node(audit: Answer, slurm: bool, command: str) -> None:
+    """`gpuctl audit` drains only what it fails."""
+    chosen = remedy(handled({**stories.EFA, Step.ISOLATE: stories.isolated("n3"), Step.AUDIT: audit}, slurm=slurm))
+    assert chosen is not None
+    assert chosen.name == "drain and replace"
+    assert chosen.command.startswith(command)
+    assert bool(chosen.command) is bool(command)
+
+
+def test_several_suspects_get_no_remedy() -> None:
+    end = handled({**stories.EFA, Step.ISOLATE: stories.isolated("n1", "n3")})
+    assert (cause(end).nodes, remedy(end)) == (("n1", "n3"), None)
+
+
+# ---- proofs that are none --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subject", ["every node", "", "n1", "n33"])
+def test_an_isolation_that_does_not_accuse_the_node_proves_nothing(subject: str) -> None:
+    before = stories.isolated("n3")
+    answer = replace(before, findings=(fail("isolate", subject, "bad"),))
+    end = handled({**stories.EFA, Step.ISOLATE: answer})
+    assert (cause(end).certainty, remedy(end)) == (Certainty.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("tested", [[], ["n1", "n2"]])
+def test_an_isolation_in_which_the_node_did_not_run_proves_nothing(tested: list[str]) -> None:
+    before = stories.isolated("n3")
+    end = handled({**stories.EFA, Step.ISOLATE: replace(before, details={**before.details, "tested": tested})})
+    assert cause(end).certainty is Certainty.UNKNOWN
+    assert any("no run shows anything about" in text and "n3" in text for text in unknowns(end))
+
+
+def test_an_isolation_without_an_end_proves_nothing() -> None:
+    end = handled({**stories.EFA, Step.ISOLATE: replace(stories.isolated("n3"), state=State.UNKNOWN)})
+    assert cause(end).certainty is Certainty.UNKNOWN
+
+
+def test_a_node_that_stopped_answering_is_unknown_and_gets_no_remedy() -> None:
+    before = stories.isolated("n3")
+    lost = {**before.details, "faults": [{"kind": "node", "names": ["n3"], "lost": True, "evidence": []}]}
+    end = handled({**stories.EFA, Step.ISOLATE: replace(before, details=lost)})
+    assert (cause(end).certainty, remedy(end)) == (Certainty.UNKNOWN, None)
+    assert "isolate: n3 stopped answering, and why is not known" in list(unknowns(end))
+
+
+def test_a_node_that_does_not_answer_is_unknown_and_nothing_is_tested() -> None:
+    silent = stories.done(ok("idle", "", "no process"), unknown("reachable", "n2", "no route to host"))
+    end = handled({**stories.READ, Step.PREFLIGHT: silent})
+    assert steps(end) == [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.AUDIT]
+    assert (cause(end).certainty, remedy(end)) == (Certainty.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(
+    "idle", [fail("idle", "n1", "processes on its GPUs"), unknown("idle", "n1", "hidden"), ok("mpi", "", "fine")]
+)
+def test_nodes_that_are_not_known_to_be_idle_are_not_tested(idle: Finding) -> None:
+    end = handled({**stories.READ, Step.PREFLIGHT: stories.done(idle)})
+    assert steps(end) == [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.AUDIT]
+    assert cause(end).certainty is Certainty.UNKNOWN
+
+
+def test_an_audit_of_a_node_that_the_log_does_not_name_gives_no_suspect() -> None:
+    end = handled({**stories.DEAD_GPU, Step.AUDIT: stories.done(fail("pcie", "n4", "x8 of x16"))})
+    assert (cause(end).certainty, cause(end).nodes, remedy(end)) == (Certainty.UNKNOWN, (), None)
+    assert also(end) == ["n4: pcie: x8 of x16"]
+    assert "the audit also shows n4: pcie: x8 of x16" in decide.closing_text(end)
+    assert "The audit also shows n4" in pages.render(postmortem.page(end))
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [ECC, *(fail(check, "n2", "wrong") for check in ("disks", "storage", "services", "compute-mode", "clock"))],
+)
+def test_storage_services_and_configuration_are_no_fault_of_hardware(finding: Finding) -> None:
+    end = handled({**stories.DEAD_GPU, Step.AUDIT: stories.done(finding)})
+    assert (cause(end).certainty, remedy(end)) == (Certainty.UNKNOWN, None)
+    assert len(also(end)) == 1
+
+
+@pytest.mark.parametrize(("node", "check"), [("n2", "disks"), ("n1", "pcie")])
+def test_a_full_disk_is_proven_only_on_the_node_of_the_log(node: str, check: str) -> None:
+    end = handled({**stories.FULL, Step.AUDIT: stories.done(fail(check, node, "wrong"))})
+    assert (cause(end).certainty, cause(end).nodes) == (Certainty.LIKELY, ())
+
+
+def test_a_full_disk_of_a_log_without_a_node_is_not_proven() -> None:
+    assert cause(handled({**stories.FULL, Step.LOG: stories.log("disk full")})).certainty is Certainty.LIKELY
+
+
+@pytest.mark.parametrize("kind", ["first process that ended", "cancelled"])
+def test_what_only_ended_first_or_was_cancelled_is_not_the_program(kind: str) -> None:
+    end = handled({**stories.NOTHING, Step.LOG: stories.log(kind)})
+    assert "the program" not in cause(end).text
+    assert steps(end)[-1] is Step.AUDIT
+    assert Step.TEST in steps(end)
+
+
+def test_a_node_failure_of_slurm_is_no_cause() -> None:
+    first = {"kind": "cancelled", "line": 1, "text": "CANCELLED AT x DUE TO NODE FAILURE", "rank": None, "node": ""}
+    end = handled({**stories.NOTHING, Step.LOG: stories.done(fail("job-log", "", "x"), first=first)})
+    assert cause(end).certainty is Certainty.UNKNOWN
+
+
+def test_a_fault_of_the_program_starts_no_test_and_is_audited() -> None:
+    assert steps(handled(stories.BAD_CODE)) == [Step.LOG, Step.NODES, Step.AUDIT]
+
+
+def test_what_could_not_be_read_is_unknown_in_the_post_mortem() -> None:
+    end = handled({**stories.NOTHING, Step.AUDIT: Answer(State.UNKNOWN, "n2: no route to host")})
+    assert "audit: n2: no route to host" in list(unknowns(end))
+    assert cause(end).certainty is Certainty.UNKNOWN
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_at_any_write_it_goes_on_without_repeating_what_has_a_result(moment: str) -> None:
+    whole = StandinWatch()
+    end = handled(stories.EFA, None, whole)
+    assert steps(end) == ALL
+    for number in range(2, len(whole.saved) + 1):
+        after, before = (number, None) if moment == "after" else (None, number)
+        workflows, watch = StandinWorkflows(stories.EFA), StandinWatch(kill_after=after, kill_before=before)
+        with pytest.raises(Killed):
+            handled(stories.EFA, workflows, watch)
+        left = plain(watch.saved[-1])
+        again = flow.go_on(left, workflows, StandinWatch())
+        assert steps(again) == ALL, number
+        assert [one.answer for one in again.entries] == [one.answer for one in end.entries], number
+
+
+def test_without_an_answer_of_any_node_the_step_stays_open_and_is_repeated() -> None:
+    workflows, watch = StandinWorkflows(stories.EFA), StandinWatch()
+    workflows.errors[Step.TEST] = flow.NoAnswer("make the step", "no node answered")
+    with pytest.raises(flow.NoAnswer):
+        handled(stories.EFA, workflows, watch)
+    left = plain(watch.saved[-1])
+    assert left.current is not None
+    assert left.current.step is Step.TEST
+    end = flow.go_on(left, workflows, StandinWatch())
+    assert (steps(end), workflows.made.count("NCCL test")) == (ALL, 2)
+
+
+def plain(incident: Incident) -> Incident:
+    """The incident as a later process reads it."""
+    path = state_dir() / "incident.json"
+    path.write_text(json.dumps(record.as_dict(incident)))
+    return record.read(path)
+
+
+# ---- record and post-mortem ------------------------------------------------------------------------------------------
+
+
+def test_the_record_is_read_back_as_it_was() -> None:
+    end = handled(stories.EFA)
+    record.write(end)
+    assert record.read(record.path_of(end.name)) == end
+    assert (record.path_of(end.name).stat().st_mode & 0o777) == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"form": "gpuctl incident 1", "name": 3}'])
+def test_a_damaged_record_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InvalidInput, match="cannot read the incident"):
+        record.read(tmp_path / "x.json")
+
+
+def test_a_record_with_an_unknown_step_is_refused(tmp_path: Path) -> None:
+    value = json.loads(json.dumps(record.as_dict(handled(stories.BAD_CODE))))
+    value["entries"][0]["step"] = "dance"
+    (tmp_path / "x.json").write_text(json.dumps(value))
+    with pytest.raises(InvalidInput, match="damaged"):
+        record.read(tmp_path / "x.json")
+
+
+def test_two_processes_do_not_handle_one_incident() -> None:
+    with record.locked("i1"), pytest.raises(InvalidInput, match="another process"), record.locked("i1"):
+        pytest.fail("both have it")
+
+
+def test_the_post_mortem_has_commands_numbers_cause_and_actions_in_both_forms() -> None:
+    page = postmortem.page(handled(stories.EFA))
+    text, html = markdown.render(page), pages.render(page)
+    for part in (
+        "gpuctl nccl isolate --rails none --inventory /inv.yml",
+        "slower_percent",
+        "94.0",
+        "the NCCL tests prove",
+        "n3",
+    ):
+        assert part in html
+        assert part.replace("_", "\\_") in text
+    assert "no baseline" in text
+
+
+def test_secrets_of_a_log_are_in_neither_the_record_nor_the_post_mortem() -> None:
+    first = stories.log("NCCL warning", "n3")
+    line_of_log = "password=hunter2hunter2"
+    line = replace(first.findings[0], message=f"failed with {line_of_log}")
+    end = handled({**stories.NOTHING, Step.LOG: replace(first, findings=(line,), summary=line_of_log)})
+    page = postmortem.page(end)
+    assert "hunter2" not in markdown.render(page) + pages.render(page)
+    assert "hunter2" not in json.dumps(record.as_dict(end))
