@@ -43,7 +43,8 @@ def _lines(variable: str, source: Path, wrong: Mapping[str, Sequence[Mistake]]) 
     """Mistakes of the inventory's files with their lines; by host where they are in no plain file."""
     located: list[Mistake] = []
     for path in _files(source):
-        for node in _nodes(path, variable):
+        folders = path.relative_to(source if source.is_dir() else source.parent).parts[:-1]
+        for node in _nodes(path, variable, has_groups={"group_vars", "host_vars"}.isdisjoint(folders)):
             getattr(engine, variable).knobs(node, located)
     texts = [str(mistake) for mistake in dict.fromkeys(located)]
     known = "\n".join(texts)
@@ -58,14 +59,21 @@ def _files(source: Path) -> list[Path]:
     return [path for path in [*top, *below] if path.is_file() and path.suffix in ("", ".yml", ".yaml")]
 
 
-def _nodes(path: Path, variable: str) -> Iterator[Node]:
-    """Values of a variable anywhere in a YAML file; nothing for a file of another form."""
+def _nodes(path: Path, variable: str, *, has_groups: bool) -> Iterator[Node]:
+    """Values of a variable anywhere in a YAML file; nothing for a file of another form.
+
+    Names of groups and hosts, which are those at the top of a file that `has_groups`, and below children and hosts,
+    are no variables.
+    """
     root = read(path, [], EMPTY)
-    due = [root] if root is not None else []
+    due = [(root, has_groups)] if root is not None else []
     while due:
-        node = due.pop()
+        node, are_names = due.pop()
         if isinstance(node.value, dict):
-            yield from (item for name, item in node.value.items() if name == variable)
-            due += [item for name, item in node.value.items() if name != variable]
+            for name, item in node.value.items():
+                if name == variable and not are_names:
+                    yield item
+                else:
+                    due.append((item, name in ("children", "hosts")))
         elif isinstance(node.value, list):
-            due += node.value
+            due += [(item, False) for item in node.value]

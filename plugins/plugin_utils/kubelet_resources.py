@@ -17,8 +17,7 @@ WHY = "gives pods whole processors and memory near their GPUs, and keeps some of
 def knobs(node: Node, mistakes: list[Mistake]) -> list[dict[str, Any]]:
     """One knob in the engine's form, none for an empty variable; all mistakes are collected, with their places."""
     if not isinstance(node.value, dict):
-        if node.value:
-            mistakes.append(Mistake(node.where, f"{NAME} is not a mapping", "as in {cpu_manager_policy: static}"))
+        mistakes.append(Mistake(node.where, f"{NAME} is not a mapping", "as in {cpu_manager_policy: static}"))
         return []
     before = len(mistakes)
     mistakes += [

@@ -19,6 +19,7 @@ from tests.rig.needs import need
 from tests.rig.trees.host import TreeHost, program, put
 
 NODE = "gpu-0"
+OPTIONS = {"--kubeconfig": "/etc/kubernetes/kubelet.conf"}
 VALUES: dict[str, Any] = {
     "cpu_manager_policy": "static",
     "topology_manager_policy": "single-numa-node",
@@ -62,14 +63,16 @@ def test_a_node_is_drained_once_the_kubelet_itself_reads_so(cluster: Plane, tmp_
     real = shutil.which(cluster.kubectl_program)
     program(tmp_path, "kubectl", f'#!/bin/sh\nexec {real} "$@"\n')
     host = TreeHost(tmp_path)
-    assert drain.why_not(host, {}) == f"its node {NODE} is not cordoned: kubectl drain {NODE} --ignore-daemonsets"
+    assert drain.why_not(host, OPTIONS) == f"its node {NODE} is not cordoned: kubectl drain {NODE} --ignore-daemonsets"
     cluster.kubectl("cordon", NODE)
     cluster.apply(pod("train-0"), pod("agent-x", ownerReferences=owner("DaemonSet")))
-    assert f"its node {NODE} has pods: default/train-0: kubectl drain" in drain.why_not(host, {})
+    assert f"its node {NODE} has pods: default/train-0: kubectl drain" in drain.why_not(host, OPTIONS)
     cluster.kubectl("delete", "pod", "train-0", "--grace-period=0", "--force")
-    assert drain.why_not(host, {}) == ""
+    assert drain.why_not(host, OPTIONS) == ""
     assert list((tmp_path / "run").iterdir()) == []  # kubectl's cache is gone
-    assert "whether its node other is drained is not known" in drain.why_not(host, {"--hostname-override": "other"})
+    assert "whether its node other is drained is not known" in drain.why_not(
+        host, {**OPTIONS, "--hostname-override": "other"}
+    )
 
 
 def test_the_real_kubelet_accepts_the_edited_file_and_refuses_a_wrong_word(tmp_path: Path) -> None:
@@ -78,8 +81,9 @@ def test_the_real_kubelet_accepts_the_edited_file_and_refuses_a_wrong_word(tmp_p
     if folder is None or not (folder / "kubelet").exists():
         pytest.skip("no kubelet beside the control plane")
     desired = {NAMES[name]: TYPES[name].check(value) for name, value in VALUES.items()}
-    good = configuration.replaced(TEXT, desired, "config.yaml")
-    wrong = configuration.replaced(good, {"topologyManagerPolicy": "some"}, "config.yaml")
+    fields = {key: configuration.written(TEXT, key, value) for key, value in desired.items()}
+    good = configuration.replaced(TEXT, fields, "config.yaml")
+    wrong = configuration.replaced(good, {"topologyManagerPolicy": "topologyManagerPolicy: some\n"}, "config.yaml")
     for text, is_wrong in ((good, False), (wrong, True), (json.dumps(json_of(desired)), False)):
         put(tmp_path, "/config.yaml", text)
         argv = [str(folder / "kubelet"), f"--config={tmp_path}/config.yaml", f"--root-dir={tmp_path}/root"]

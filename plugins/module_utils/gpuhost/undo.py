@@ -104,8 +104,7 @@ def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
 def _unavailable(host: Host, steps: list[Step]) -> str:
     """Why the earlier version of a package, or of EFA, cannot be had, or a node is not drained; "" if all can."""
     for step in steps:
-        kind, _, path = step.setting.partition(":")
-        if kind == "kubelet" and (reason := kubelet.unavailable(host, path)):
+        if step.setting.startswith("kubelet:") and (reason := kubelet.unavailable(host)):
             return reason
     wrong = [efa.unavailable(host, step) for step in steps if step.setting == efa.SETTING]
     if any(wrong):

@@ -23,7 +23,9 @@ pid, state = root / "run/standin-kubelet", root / "var/lib/kubelet/cpu_manager_s
 verb = sys.argv[1]
 with (root / "run/standin-calls").open("a") as calls:
     calls.write(verb + "\\n")
-if verb == "stop":
+if verb == "stop" and (root / "run/standin-does-not-stop").exists():
+    sys.exit("Job for kubelet.service canceled.")
+elif verb == "stop":
     pid.unlink(missing_ok=True)
 elif verb == "start":
     drop_in = root / "etc/kubernetes/kubelet.conf.d/99-gpuctl.conf"
@@ -33,12 +35,18 @@ elif verb == "start":
         sys.exit(0)
     if state.exists() and json.loads(state.read_text())["policyName"] != policy:
         sys.exit(0)
-    state.write_text(json.dumps({{"policyName": policy}}))
+    if not (root / "run/standin-hangs").exists() or policy == "none":
+        state.write_text(json.dumps({{"policyName": policy}}))
+    if re.search(r'memoryManagerPolicy"?: "?Static', text):
+        (state.parent / "memory_manager_state").write_text(json.dumps({{"policyName": "Static"}}))
     pid.write_text("77")
 elif verb == "show":
     runs, known = pid.exists(), not (root / "run/standin-absent").exists()
     print(f"Id={{sys.argv[-1]}}\\nLoadState={{'loaded' if known else 'not-found'}}")
     print(f"ActiveState={{'active' if runs else 'failed'}}\\nUnitFileState=enabled\\nMainPID={{77 if runs else 0}}")
+    if "ExecStart" in sys.argv[2] or "NRestarts" in sys.argv[2]:
+        more = root / "run/standin-properties"
+        print(more.read_text() if more.exists() else "NRestarts=0")
 """
 KUBECTL = f"""#!{sys.executable}
 import os, pathlib, sys
@@ -68,6 +76,16 @@ def kubelet_host(root: Path, *options: str, text: str = TEXT, version: str = "v1
     program(root, "kubelet", f"#!/bin/sh\necho Kubernetes {version}\n")
     program(root, "systemctl", SYSTEMCTL)
     program(root, "kubectl", KUBECTL)
-    for name in ("sh", "rm", "mv", "sync", "dirname"):  # the engine runs only programs of its tree
+    for name in (
+        "sh",
+        "rm",
+        "mv",
+        "cp",
+        "grep",
+        "sleep",
+        "sync",
+        "basename",
+        "dirname",
+    ):  # the engine runs only programs of its tree
         program(root, name, f'#!/bin/sh\nexec /usr/bin/{name} "$@"\n')
     return root

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kubelet import service
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Unreadable
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import kubelet as resource
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import kubelet_resources
 
-from tests.rig.trees.host import changed, content, put, states, tune, undo
+from tests.rig.trees.host import TreeHost, changed, content, put, states, tune, undo
 from tests.rig.trees.kubelet import CONFIG, FOLDER, STATE, TEXT, kubelet_host
 
 STATIC = {"cpu_manager_policy": "static", "reserved_cpus": "0-1", "topology_manager_policy": "single-numa-node"}
@@ -25,8 +28,8 @@ DROP_IN = f"{FOLDER}/99-gpuctl.conf"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "STEADY", 0.0)
-    monkeypatch.setattr(resource, "PATIENCE", 0.0)
+    monkeypatch.setattr(resource, "STEADY", 0)
+    monkeypatch.setattr(resource, "PATIENCE", 0)
 
 
 def apply(root: Path, resources: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -176,3 +179,144 @@ def test_the_variable_alone_owns_it_and_an_empty_one_gives_it_back(tmp_path: Pat
     assert changed(tune(root, {})) == set()  # another profile
     tune(root, {}, scope="kubelet_resources")
     assert file(root, CONFIG) == TEXT
+
+
+SITE = "podPidsLimit: 4096\nclusterDNS:\n- 10.0.0.10\n"
+
+
+def test_lines_that_others_add_stay_after_undo(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    apply(root, STATIC)
+    put(root, CONFIG, file(root, CONFIG) + SITE, 0o640)
+    apply(root, {**STATIC, "reserved_cpus": "0"})
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert file(root, CONFIG) == TEXT + SITE
+
+
+def test_only_fields_that_gpuctl_set_are_given_back_and_each_is_named(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    apply(root, STATIC)
+    theirs = "kubeReserved:\n  memory: 8Gi\n  cpu: '2'\n"
+    put(root, CONFIG, file(root, CONFIG) + theirs, 0o640)
+    assert apply(root, STATIC, check=True)["state"] == "ok"
+    row = apply(root, {"topology_manager_policy": "single-numa-node"}, check=True)
+    assert "cpuManagerPolicy static, reservedSystemCPUs 0-1" in row["now"]
+    assert "cpuManagerPolicy none, reservedSystemCPUs not set" in row["desired"]
+    put(root, CONFIG, file(root, CONFIG).replace('"0-1"', '"0-3"'), 0o640)  # no longer ours
+    apply(root, {"topology_manager_policy": "single-numa-node"})
+    assert file(root, CONFIG).endswith(f'reservedSystemCPUs: "0-3"\n{theirs}')
+    (row,) = undo(root)["knobs"]
+    assert (row["state"], "reservedSystemCPUs" in row["reason"]) == ("conflict", True)
+
+
+def test_a_kubelet_that_writes_no_state_does_not_run(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    put(root, "/run/standin-hangs", "")
+    row = apply(root, STATIC)
+    assert (row["state"], "wrote no state file" in row["reason"]) == ("failed", True)
+    assert file(root, CONFIG) == TEXT
+
+
+def test_the_program_returns_to_the_former_file_without_gpuctl(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    put(root, "/run/standin-fails", "")
+    new = root / "var/lib/kubelet/.config.yaml.gpuctl"
+    put(root, "/var/lib/kubelet/.config.yaml.gpuctl", TEXT.replace("none #", "static #"))
+    argv = ["sh", "-c", resource.SWAP, "gpuctl", str(new), str(root / CONFIG[1:]), "0", "0", "static", "none"]
+    path = {"PATH": f"{root}/usr/bin:{root}/bin:{root}/usr/sbin", "GPUCTL_ROOT": str(root)}
+    program = subprocess.Popen([*argv, str(root / STATE[1:])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=path)
+    for stream in (program.stdout, program.stderr):  # as after the death of what reads them
+        assert stream is not None
+        stream.close()
+    program.wait(timeout=30)
+    assert file(root, CONFIG) == TEXT
+    assert (root / "run/standin-kubelet").exists()
+    assert [path.name for path in (root / "var/lib/kubelet").glob(".*")] == []
+
+
+def test_a_kubelet_that_cannot_be_stopped_is_left_alone(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    put(root, "/run/standin-does-not-stop", "")
+    row = apply(root, STATIC)
+    assert "the kubelet is not stopped (Job for kubelet.service canceled.): nothing is changed" in row["reason"]
+    assert file(root, CONFIG) == TEXT
+    assert [path.name for path in (root / "var/lib/kubelet").glob(".*")] == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "state"),
+    [
+        ("NRestarts=0", "ok"),
+        ("NRestarts=3\nExecMainStartTimestampMonotonic=990000000", "pending"),
+        ("NRestarts=3\nExecMainStartTimestampMonotonic=1000000", "ok"),
+        ("ActiveState=activating", "pending"),
+    ],
+)
+def test_a_kubelet_that_is_restarted_again_and_again_is_pending(tmp_path: Path, properties: str, state: str) -> None:
+    root = kubelet_host(tmp_path)
+    apply(root, STATIC)
+    put(root, "/proc/uptime", "1000.00 1.0\n")
+    put(root, "/run/standin-properties", properties)
+    assert apply(root, STATIC, check=True)["state"] == state
+
+
+def test_an_absent_state_file_is_pending(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    apply(root, STATIC)
+    (root / STATE[1:]).unlink()
+    row = apply(root, STATIC, check=True)
+    assert (row["state"], f"{STATE} does not exist yet" in row["reason"]) == ("pending", True)
+
+
+def test_a_mapping_of_a_drop_in_joins_that_of_the_main_file(tmp_path: Path) -> None:
+    text = f"{TEXT}kubeReserved:\n  cpu: 500m\n  memory: 2Gi\n"
+    root = kubelet_host(tmp_path, f"--config-dir={FOLDER}", text=text)
+    row = apply(root, {"cpu_manager_policy": "static", "kube_reserved": {"memory": "1Gi"}}, check=True)
+    assert row["state"] == "differs", row["reason"]
+
+
+def test_the_unit_shows_the_options_of_a_kubelet_that_is_down(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    (root / "run/standin-kubelet").unlink()
+    with pytest.raises(Unreadable, match="does not show the kubelet's command line"):
+        service.configured(TreeHost(root))
+    put(root, "/var/lib/kubelet/kubeadm-flags.env", '# kubeadm\nKUBELET_KUBEADM_ARGS="--root-dir=/data/kubelet"\n')
+    for quote in ('"', ""):  # systemd before 250 shows none
+        variable = f"{quote}KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/b.conf --kubeconfig=/k.conf{quote}"
+        put(
+            root,
+            "/run/standin-properties",
+            "ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS --config ${FILE} "
+            "$KUBELET_KUBEADM_ARGS $NOTHING --hostname-override=gpu-7 ; ignore_errors=no ; pid=0 }\n"
+            f"Environment={variable} FILE=/c.yaml\n"
+            "EnvironmentFiles=/var/lib/kubelet/kubeadm-flags.env (ignore_errors=yes)\n",
+        )
+        assert service.configured(TreeHost(root)).options == {
+            "--bootstrap-kubeconfig": "/b.conf",
+            "--kubeconfig": "/k.conf",
+            "--config": "/c.yaml",
+            "--root-dir": "/data/kubelet",
+            "--hostname-override": "gpu-7",
+        }
+
+
+def test_undo_of_a_kubelet_that_is_down_asks_for_its_node_or_refuses(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    apply(root, STATIC)
+    (root / "run/standin-kubelet").unlink()
+    (row,) = undo(root)["knobs"]
+    assert (row["state"], "does not show the kubelet's command line" in row["reason"]) == ("refused", True)
+    options = f"--kubeconfig=/etc/kubernetes/kubelet.conf --config={CONFIG} --hostname-override=gpu-7"
+    put(root, "/run/standin-properties", f"ExecStart={{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet {options} ; }}")
+    (row,) = undo(root)["knobs"]
+    assert (row["state"], "its node gpu-7" in row["reason"]) == ("refused", True)
+    put(root, "/run/standin-node", "gpu-7 true")
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert file(root, CONFIG) == TEXT
+
+
+def test_a_kubelet_without_kubeconfig_is_not_judged_by_another_file(tmp_path: Path) -> None:
+    root = kubelet_host(tmp_path)
+    put(root, "/proc/77/cmdline", f"/usr/bin/kubelet\0--config\0{CONFIG}\0")
+    row = apply(root, STATIC)
+    assert (row["state"], "the kubelet has no --kubeconfig" in row["reason"]) == ("refused", True)

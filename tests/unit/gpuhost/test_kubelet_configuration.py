@@ -36,6 +36,10 @@ CHANGES: dict[str, Any] = {
 }
 
 
+def texts(text: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if value is None else configuration.written(text, key, value) for key, value in values.items()}
+
+
 def test_fields_are_words_and_flat_mappings() -> None:
     fields = configuration.fields(TEXT, "config.yaml")
     assert fields["cpuManagerPolicy"] == "none"
@@ -47,7 +51,7 @@ def test_fields_are_words_and_flat_mappings() -> None:
 
 
 def test_replaced_fields_are_the_only_difference() -> None:
-    text = configuration.replaced(TEXT, CHANGES, "config.yaml")
+    text = configuration.replaced(TEXT, texts(TEXT, CHANGES), "config.yaml")
     assert yaml.safe_load(text) == {**yaml.safe_load(TEXT), **CHANGES}
     assert set(TEXT.splitlines()) - set(text.splitlines()) == {
         "cpuManagerPolicy: none   # for now",
@@ -57,18 +61,32 @@ def test_replaced_fields_are_the_only_difference() -> None:
 
 
 def test_lines_of_a_field_come_back_as_they_were() -> None:
-    text = configuration.replaced(TEXT, CHANGES, "config.yaml")
-    back = {key: configuration.original(TEXT, key, "config.yaml") for key in CHANGES}
+    text = configuration.replaced(TEXT, texts(TEXT, CHANGES), "config.yaml")
+    back = {key: configuration.texts(TEXT, "config.yaml").get(key) for key in CHANGES}
     assert configuration.replaced(text, back, "config.yaml") == TEXT
 
 
 def test_a_last_line_without_an_end_gets_one() -> None:
-    assert configuration.replaced("kind: X", {"maxPods": 5}, "x") == "kind: X\nmaxPods: 5\n"
+    assert configuration.replaced("kind: X", {"maxPods": "maxPods: 5\n"}, "x") == "kind: X\nmaxPods: 5\n"
+
+
+def test_a_last_field_without_an_end_does_not_swallow_the_next() -> None:
+    before = configuration.texts("kind: X\ncpuManagerPolicy: none", "c")
+    text = configuration.replaced('kind: X\ncpuManagerPolicy: "static"\nmaxPods: 5\n', before, "c")
+    assert text == "kind: X\ncpuManagerPolicy: none\nmaxPods: 5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "former"), [("kind: X\n", '"none"'), ('{"kind": "X"}', "a: none\n"), ("kind: X\n", "b: 1\nc: 2\n")]
+)
+def test_a_text_of_another_form_is_not_written(text: str, former: str) -> None:
+    with pytest.raises(Unreadable):
+        configuration.replaced(text, {"a": former}, "c")
 
 
 def test_a_file_of_json_stays_json_with_its_indent() -> None:
     text = json.dumps({"kind": "KubeletConfiguration", "cpuManagerPolicy": "none"}, indent=4)
-    after = configuration.replaced(text, {"cpuManagerPolicy": "static", "kind": None}, "config.json")
+    after = configuration.replaced(text, {"cpuManagerPolicy": '"static"', "kind": None}, "config.json")
     assert after == '{\n    "cpuManagerPolicy": "static"\n}'
 
 

@@ -31,7 +31,22 @@ def reserved(*amounts: str) -> list[dict[str, Any]]:
     return [{"numaNode": number, "limits": {"memory": amount}} for number, amount in enumerate(amounts)]
 
 
-@pytest.mark.parametrize(("text", "count"), [("1Gi", GIB), ("500M", 500_000_000), ("7", 7), ("100Mi", 100 * 2**20)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1Gi", GIB),
+        ("500M", 500_000_000),
+        ("7", 7),
+        ("100Mi", 100 * 2**20),
+        ("1.5Gi", 3 * 2**29),
+        ("1e3", 1000),
+        ("1E", 10**18),
+        ("0.5", 1),
+        ("1500m", 2),
+        (".5Ki", 512),
+        ("2Pi", 2**51),
+    ],
+)
 def test_amounts_of_memory(text: str, count: int) -> None:
     assert memory_bytes(text) == count
 
@@ -69,6 +84,13 @@ def test_all_mistakes_of_the_variable_are_named_at_once() -> None:
     assert "there is no resource cpu_manger_policy of the kubelet; did you mean cpu_manager_policy?" in text
     assert "kubelet_resources.reserved_cpus must list processors" in text
     assert "kubelet_resources.topology_manager_scope must be one of container, pod" in text
+
+
+@pytest.mark.parametrize("value", ["", [], False, 0])
+def test_an_empty_value_that_is_no_mapping_is_a_mistake(value: object) -> None:
+    mistakes: list[Mistake] = []
+    assert kubelet_resources.from_variables(value, mistakes) == []
+    assert "kubelet_resources is not a mapping" in str(mistakes[0])
 
 
 def test_policies_are_written_as_the_kubelet_spells_them() -> None:
@@ -120,3 +142,22 @@ def test_fields_that_the_kubelet_does_not_have_yet_are_named() -> None:
         "memoryManagerPolicy needs Kubernetes 1.22, and this kubelet is 1.20"
     ]
     assert rules.too_new({"memoryManagerPolicy": "Static", "cpuManagerPolicy": "static"}, (1, 22)) == []
+
+
+@pytest.mark.parametrize("text", ["-1", "1GB", "1e", "Gi", "1 Gi", True, "1e9999"])
+def test_no_amounts(text: object) -> None:
+    with pytest.raises(ValueError, match="must be an amount"):
+        memory_bytes(text)
+
+
+def test_a_percentage_is_a_number_of_32_bits_as_in_the_kubelet() -> None:
+    # float32(5)/100 is 0.05000000074505806.
+    due = 1536 * 2**20 + int(64 * GIB * 0.05000000074505806)
+    assert due != 1536 * 2**20 + 64 * GIB // 20
+    whole = {
+        "memoryManagerPolicy": "Static",
+        "kubeReserved": {"memory": "1.5Gi"},
+        "evictionHard": {"memory.available": "5%"},
+        "reservedMemory": reserved(str(due)),
+    }
+    assert problems(whole) == ""

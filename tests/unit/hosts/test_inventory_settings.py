@@ -69,3 +69,16 @@ def test_a_template_is_refused(tmp_path: Path) -> None:
 def test_a_value_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="gpu_settings is not a mapping"):
         inventory_settings.compiled("gpu_settings", [Target("a", gpu_settings=["persistence"])], tmp_path)
+
+
+def test_a_group_of_the_variable_s_name_is_not_the_variable(tmp_path: Path) -> None:
+    below = "kubelet_resources:\n      hosts: {a: }\n    site:\n      children: {kubelet_resources: }\n"
+    groups = f"all:\n  children:\n    {below}"
+    put(tmp_path, "/hosts.yml", f"{groups}kubelet_resources:\n  hosts: {{a: }}\n")
+    put(tmp_path, "/group_vars/site.yml", "kubelet_resources:\n  reserved_cpu: 0-1\n")
+    with pytest.raises(InvalidInput) as error:
+        inventory_settings.compiled(
+            "kubelet_resources", [Target("a", kubelet_resources={"reserved_cpu": "0-1"})], tmp_path
+        )
+    assert "group_vars/site.yml:2: there is no resource reserved_cpu of the kubelet" in str(error.value)
+    assert "hosts.yml" not in str(error.value)

@@ -6,12 +6,12 @@ The key is `resources`; its value is JSON of fields of KubeletConfiguration.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..kubelet import configuration, drain, rules, service
 from ..kubelet.fields import FLAGS, NAMES, TYPES
-from ..model import OK, PENDING, REFUSED, Knob, Reading, Refused, Unreadable, Unsupported
+from ..model import OK, PENDING, REFUSED, Knob, Reading, Refused, Step, Unreadable, Unsupported
 from ..resources.file import described
 from ..snapshot import HostSnapshot
 from ..topology import nodes, online
@@ -52,18 +52,16 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     _refuse_options(kubelet, desired)
     _refuse_later_files(snapshot, kubelet, desired)
     now = service.in_force(host, kubelet)
-    after = service.in_force(host, kubelet, without=kubelet.place if kubelet.folder else "")
-    service.merge(after, {key: _before(snapshot, kubelet, key) for key in _given_back(snapshot, kubelet, desired)})
-    after.update(desired)
+    steps, content = _steps(snapshot, kubelet, desired)
+    after = service.in_force(host, kubelet, place=kubelet.place, content=content)
     _refuse_what_does_not_start(snapshot, kubelet, after, desired)
-    steps = snapshot.step(f"kubelet:{kubelet.place}", _text(snapshot, kubelet, desired))
-    shown = _shown(now, desired)
-    reading = settled(
-        knob._replace(value=_shown(desired, desired)), now=shown, boot=shown, steps=steps, notes=_notes(after)
-    )
+    given_back = [key for key in NAMES.values() if key not in desired and now.get(key) != after.get(key)]
+    shown = _shown(now, [*desired, *given_back])
+    due = _shown({**after, **desired}, [*desired, *given_back])
+    reading = settled(knob._replace(value=due), now=shown, boot=shown, steps=steps, notes=_notes(after))
     if steps and (reason := drain.why_not(host, kubelet.options)):
         return reading.but(state=REFUSED, steps=(), reason=reason)
-    stale = "" if steps else _stale(snapshot, kubelet, now)
+    stale = "" if steps else service.unsettled(host) or _stale(snapshot, kubelet, now)
     return reading.but(state=PENDING, reason=stale) if stale and reading.state == OK else reading
 
 
@@ -102,39 +100,38 @@ def _refuse_what_does_not_start(
         raise Refused("; ".join(wrong))
 
 
-def _text(snapshot: HostSnapshot, kubelet: service.Kubelet, desired: Mapping[str, Any]) -> str:
-    """Text of the file: our drop-in whole, or the main file with our fields replaced and all else as it is."""
+def _steps(
+    snapshot: HostSnapshot, kubelet: service.Kubelet, desired: Mapping[str, Any]
+) -> tuple[tuple[Step, ...], str]:
+    """Steps, and the file's content after them: our drop-in whole, or fields of the main file."""
     if kubelet.folder:
-        return described(json.dumps({**KIND, **desired}, indent=2) + "\n")
-    now = snapshot.now(f"kubelet:{kubelet.place}")
-    if now is None:
-        raise Unreadable(f"{kubelet.place} is missing")
-    head, _, content = now.partition("\n")
-    before = {key: _before(snapshot, kubelet, key, plain=False) for key in _given_back(snapshot, kubelet, desired)}
-    same = configuration.fields(content, kubelet.place)
-    changes = {**before, **{key: value for key, value in desired.items() if same.get(key) != value}}
-    return f"{head}\n{configuration.replaced(content, changes, kubelet.place)}" if changes else now
+        content = json.dumps({**KIND, **desired}, indent=2) + "\n"
+        return snapshot.step(f"kubelet:{kubelet.place}", described(content)), content
+    content = snapshot.host.read(kubelet.place)
+    now, values = configuration.texts(content, kubelet.place), configuration.fields(content, kubelet.place)
+    changes = _given_back(snapshot, kubelet, desired, now)
+    for key, value in desired.items():
+        if values.get(key) != value:
+            changes[key] = configuration.written(content, key, value)
+    steps = tuple(Step(f"kubelet:{kubelet.place}:{key}", now.get(key), text) for key, text in changes.items())
+    return steps, configuration.replaced(content, changes, kubelet.place) if changes else content
 
 
-def _given_back(snapshot: HostSnapshot, kubelet: service.Kubelet, desired: Mapping[str, Any]) -> list[str]:
-    """Fields of the main file that an earlier run may have set, and this one does not."""
-    owned = snapshot.owned.get(f"kubelet:{kubelet.place}")
-    if kubelet.folder or owned is None or owned.original is None:
-        return []
-    return [key for key in NAMES.values() if key not in desired]
+def _given_back(
+    snapshot: HostSnapshot, kubelet: service.Kubelet, desired: Mapping[str, Any], now: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Former texts of the main file's fields that an earlier run set, this one does not, and nobody changed since."""
+    changes: dict[str, str | None] = {}
+    for key in NAMES.values():
+        owned = snapshot.owned.get(f"kubelet:{kubelet.place}:{key}")
+        if key not in desired and owned and owned.holds(now.get(key)) and now.get(key) != owned.original:
+            changes[key] = owned.original
+    return changes
 
 
-def _before(snapshot: HostSnapshot, kubelet: service.Kubelet, key: str, *, plain: bool = True) -> Any:
-    """A field as it was before gpuctl: its value, or in the form that `configuration.replaced` takes."""
-    content = (snapshot.owned[f"kubelet:{kubelet.place}"].original or "").partition("\n")[2]
-    if plain:
-        return configuration.fields(content, kubelet.place).get(key)
-    return configuration.original(content, key, kubelet.place)
-
-
-def _shown(whole: Mapping[str, Any], desired: Mapping[str, Any]) -> str:
-    """The desired fields' values in a configuration, for people."""
-    return ", ".join(f"{key} {_word(whole.get(key))}" for key in desired) or "as before"
+def _shown(whole: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Some fields' values in a configuration, for people."""
+    return ", ".join(f"{key} {_word(whole.get(key))}" for key in keys) or "as before"
 
 
 def _word(value: Any) -> str:
@@ -152,6 +149,8 @@ def _stale(snapshot: HostSnapshot, kubelet: service.Kubelet, now: Mapping[str, A
     """Why the kubelet does not run with its files yet, by the policies in its state files; "" if it does."""
     for path, key in zip(kubelet.states, ("cpuManagerPolicy", "memoryManagerPolicy")):
         text = snapshot.host.read_or_none(path)
+        if not text and (key == "cpuManagerPolicy" or key in now):
+            return f"{path} does not exist yet: the kubelet has not begun to work with its files; see its log"
         try:
             policy = json.loads(text)["policyName"] if text else ""
         except (ValueError, KeyError, TypeError):

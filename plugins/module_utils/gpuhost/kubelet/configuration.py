@@ -40,30 +40,41 @@ def fields(text: str, where: str) -> dict[str, Any]:
     return {block.key: _value(block) for block in _blocks(text, where) if block.key}
 
 
-def replaced(text: str, changes: Mapping[str, Any], where: str) -> str:
-    """The text with other values for some fields; None removes a field, a `Block` brings its lines back."""
+def texts(text: str, where: str) -> dict[str, str]:
+    """Each field's text: its lines, or its value as JSON in a file of JSON."""
     if is_json(text):
-        return _replaced_json(text, changes, where)
-    lines: list[str] = []
+        return {key: json.dumps(value) for key, value in _json(text, where).items()}
+    return {block.key: _ended("".join(block.lines)) for block in _blocks(text, where) if block.key}
+
+
+def written(text: str, key: str, value: Any) -> str:
+    """A field's text, as `texts` has it, for a value in this file."""
+    return json.dumps(value) if is_json(text) else f"{key}: {json.dumps(value)}\n"
+
+
+def replaced(text: str, changes: Mapping[str, str | None], where: str) -> str:
+    """The file with other texts for some fields; None removes a field.
+
+    `Unreadable` if the file would not read as meant: a text may be of the file's earlier form.
+    """
+    after = _replaced_json(text, changes, where) if is_json(text) else _replaced_yaml(text, changes, where)
+    due = {**texts(text, where), **changes}
+    if texts(after, where) != {key: value for key, value in due.items() if value is not None}:
+        raise Unreadable(f"{where} would not read as meant after the change of {', '.join(changes)}")
+    return after
+
+
+def _replaced_yaml(text: str, changes: Mapping[str, str | None], where: str) -> str:
     due = dict(changes)
+    parts: list[str] = []
     for block in _blocks(text, where):
-        lines += _lines(block.key, due.pop(block.key)) if block.key in due else block.lines
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    return "".join(lines) + "".join(line for key, value in due.items() for line in _lines(key, value))
+        part = due.pop(block.key) if block.key in due else "".join(block.lines)
+        parts += [_ended(part)] if part else []
+    return "".join([*parts, *(_ended(part) for part in due.values() if part)])
 
 
-def original(text: str, key: str, where: str) -> Any:
-    """A field as `replaced` takes it: its lines, its value in JSON, or None if the text has none."""
-    if is_json(text):
-        return _json(text, where).get(key)
-    return next((block for block in _blocks(text, where) if block.key == key), None)
-
-
-def _lines(key: str, value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return value.lines if isinstance(value, Block) else (f"{key}: {json.dumps(value)}\n",)
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def _json(text: str, where: str) -> dict[str, Any]:
@@ -73,13 +84,16 @@ def _json(text: str, where: str) -> dict[str, Any]:
         raise Unreadable(f"{where} is neither JSON nor plain YAML: {error}") from error
 
 
-def _replaced_json(text: str, changes: Mapping[str, Any], where: str) -> str:
+def _replaced_json(text: str, changes: Mapping[str, str | None], where: str) -> str:
     whole = _json(text, where)
     for key, value in changes.items():
         if value is None:
             whole.pop(key, None)
-        else:
-            whole[key] = value
+            continue
+        try:
+            whole[key] = json.loads(value)
+        except ValueError as error:
+            raise Unreadable(f"{where} is JSON, and its former {key} was not: {value.strip()}") from error
     indent = re.search(r"^([ \t]+)\"", text, re.MULTILINE)
     return json.dumps(whole, indent=indent[1] if indent else None) + ("\n" if text.endswith("\n") else "")
 
@@ -100,7 +114,17 @@ def _blocks(text: str, where: str) -> list[Block]:
             blocks.append(Block("", (line,)))
         else:
             raise Unreadable(f"{where}:{number} is not understood: write its fields one below the other")
-    return blocks
+    return [part for block in blocks for part in _without_blank_end(block)]
+
+
+def _without_blank_end(block: Block) -> tuple[Block, ...]:
+    """Empty lines below a field are not part of it: they stay if it changes."""
+    count = len(block.lines)
+    while count > 1 and not block.lines[count - 1].strip():
+        count -= 1
+    if not block.key or count == len(block.lines):
+        return (block,)
+    return Block(block.key, block.lines[:count]), Block("", block.lines[count:])
 
 
 def _value(block: Block) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..host import Host
-from .service import KUBECONFIGS
 
 PODS = (
     r'{range .items[*]}{.metadata.namespace}/{.metadata.name}{"\t"}{.metadata.ownerReferences[*].kind}{"\t"}'
@@ -18,12 +17,12 @@ DRAIN = "kubectl drain {} --ignore-daemonsets"
 def why_not(host: Host, options: Mapping[str, str]) -> str:
     """Why the node cannot be changed now; "" if it is cordoned and has no pods but DaemonSets' and static ones.
 
-    `options`: of the kubelet's command line; empty if it does not run.
+    `options`: of the kubelet's command line. Another kubeconfig than its --kubeconfig may be of another cluster.
     """
-    known = [options.get("--kubeconfig", ""), *KUBECONFIGS]
-    config = next((path for path in known if path and host.exists(path)), None)
-    if config is None:
-        return "whether its node is drained is not known: the kubelet has no kubeconfig"
+    config = options.get("--kubeconfig", "")
+    if not config or not host.exists(config):
+        lacking = f"the kubelet's --kubeconfig={config} is missing" if config else "the kubelet has no --kubeconfig"
+        return f"whether its node is drained is not known: {lacking}"
     if not host.which("kubectl"):
         return "whether its node is drained is not known: install kubectl on this host, which asks the API server"
     name = options.get("--hostname-override") or (host.value("/proc/sys/kernel/hostname") or "").lower()

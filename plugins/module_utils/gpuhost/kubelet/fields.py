@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ..topology import as_list, cpus_of
@@ -33,26 +35,36 @@ FLAGS = {
     "systemReservedCgroup": "--system-reserved-cgroup",
     "kubeReservedCgroup": "--kube-reserved-cgroup",
 }
-SUFFIXES: dict[str, int] = {"": 1, **{unit: 1000**n for n, unit in enumerate("kMGT", 1)}}
-SUFFIXES.update({f"{unit}i": 1024**n for n, unit in enumerate("KMGT", 1)})
-_MEMORY = re.compile(r"(\d+)(|[kMGT]|[KMGT]i)")
-_CPU = re.compile(r"(\d+)m|(\d+(?:\.\d{1,3})?)")
+# Of a quantity of Kubernetes: resource.Quantity of apimachinery.
+SUFFIXES: dict[str, Fraction] = {unit: Fraction(1000) ** n for n, unit in enumerate("num", -3)}
+SUFFIXES.update({unit: Fraction(1000) ** n for n, unit in enumerate(("", *"kMGTPE"))})
+SUFFIXES.update({f"{unit}i": Fraction(1024) ** n for n, unit in enumerate("KMGTPE", 1)})
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
+
+
+def quantity(text: object) -> Fraction | None:
+    """Amount of a quantity such as 1.5Gi, 500m or 2e3; None if it is none, or negative."""
+    match = None if isinstance(text, bool) else _QUANTITY.fullmatch(str(text))
+    if match is None:
+        return None
+    amount = Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else SUFFIXES[match[3] or ""])
+    return amount if amount >= 0 else None
 
 
 def memory_bytes(text: object) -> int:
-    """Bytes of a quantity such as 1Gi, 500M or 1073741824."""
-    match = _MEMORY.fullmatch(str(text))
-    if match is None or isinstance(text, bool):
+    """Bytes of a quantity such as 1Gi, 500M or 1073741824; parts of a byte count as one."""
+    amount = quantity(text)
+    if amount is None:
         raise ValueError(f"must be an amount of memory such as 1Gi or 500Mi, not {text!r}")
-    return int(match[1]) * SUFFIXES[match[2]]
+    return math.ceil(amount)
 
 
 def millicores(text: object) -> int:
     """Thousandths of a processor of a quantity such as 500m, 2 or 0.5."""
-    match = _CPU.fullmatch(str(text))
-    if match is None or isinstance(text, bool):
+    amount = quantity(text)
+    if amount is None:
         raise ValueError(f"must be an amount of processors such as 2 or 500m, not {text!r}")
-    return int(match[1]) if match[1] else round(float(match[2]) * 1000)
+    return math.ceil(amount * 1000)
 
 
 class Policy(NamedTuple):

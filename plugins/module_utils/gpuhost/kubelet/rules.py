@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,9 +86,18 @@ def _memory(whole: Mapping[str, Any], desired: Mapping[str, Any], nodes: Sequenc
 
 
 def _share(text: object, memory: int) -> int:
-    """Bytes of a threshold, which may be a percentage of the host's memory."""
+    """Bytes of a threshold, which may be a percentage of the host's memory.
+
+    The kubelet has percentages as 32-bit numbers, and compares the sum to the byte.
+    """
     word = str(text)
-    return int(float(word[:-1]) / 100 * memory) if word.endswith("%") else memory_bytes(word)
+    if not word.endswith("%"):
+        return memory_bytes(word)
+    return int(float(memory) * _of_32_bits(_of_32_bits(float(word[:-1])) / 100))
+
+
+def _of_32_bits(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])
 
 
 def _mib(count: int) -> str:

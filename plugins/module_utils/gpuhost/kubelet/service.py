@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..host import Host
 from ..model import Unreadable, Unsupported
-from ..resources.unit import show
+from ..resources.unit import ask_systemd, show
 from . import configuration
 from .fields import FLAGS
 
 UNIT = "kubelet.service"
 DROP_IN = "99-gpuctl.conf"
 ROOT = "/var/lib/kubelet"
+SETTLED = 60.0  # seconds of a kubelet that systemd has restarted, after which it counts as running
 STATES = ("cpu_manager_state", "memory_manager_state")
-# Configurations by which kubeadm's, EKS' and other kubelets reach the API server, for one that does not run.
-KUBECONFIGS = ("/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet-kubeconfig")
 
 
 class Kubelet(NamedTuple):
@@ -96,12 +96,73 @@ def version(host: Host, kubelet: Kubelet) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def in_force(host: Host, kubelet: Kubelet, *, without: str = "") -> dict[str, Any]:
-    """Fields as the kubelet reads them: main file, then drop-ins, then options. `without`: a file to leave out."""
+def unsettled(host: Host) -> str:
+    """Why a kubelet with a main process may not work: systemd starts it again and again; "" if it has run for long."""
+    names = "--property=ActiveState,NRestarts,ExecMainStartTimestampMonotonic"
+    lines = ask_systemd(host, "show", names, "--", UNIT).splitlines()
+    known = dict(line.partition("=")[::2] for line in lines)
+    if known.get("ActiveState") != "active":
+        return f"{UNIT} is {known.get('ActiveState') or 'in no known state'}"
+    count, began = known.get("NRestarts", "0"), known.get("ExecMainStartTimestampMonotonic", "0")
+    if count == "0":
+        return ""
+    age = float(host.read("/proc/uptime").split()[0]) - int(began) / 1e6
+    return f"systemd has restarted {UNIT} {count} times, {age:.0f} s ago for the last time" if age < SETTLED else ""
+
+
+def configured(host: Host) -> Kubelet:
+    """The kubelet as its unit starts it, running or not; `Unreadable` if the unit does not show it."""
+    names = "--property=ExecStart,Environment,EnvironmentFiles"
+    lines = [line.partition("=") for line in ask_systemd(host, "show", names, "--", UNIT).splitlines()]
+    known: dict[str, str] = {}
+    for _, _, text in (line for line in lines if line[0] == "Environment"):
+        known.update(_variables(text))
+    for _, _, text in (line for line in lines if line[0] == "EnvironmentFiles"):
+        for variables in (host.read_or_none(text.partition(" (")[0]) or "").splitlines():
+            if not variables.lstrip().startswith(("#", ";")):
+                known.update(_variables(variables))
+    started = "".join(text for name, _, text in lines if name == "ExecStart")
+    match = re.search(r"argv\[\]=(.*?) ; ", started)
+    words = [part for word in (match[1].split() if match else []) for part in _expanded(word, known)]
+    if not words or not words[0].startswith("/") or os.path.basename(words[0]) != "kubelet":
+        raise Unreadable(f"{UNIT} does not run, and does not show the kubelet's command line: start it first")
+    return Kubelet(words[0], _options(words[1:]))
+
+
+def _variables(text: str) -> dict[str, str]:
+    """Variables of a line of NAME=value; systemd before 250 shows values with spaces unquoted."""
+    known: dict[str, str] = {}
+    name = ""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise Unreadable(f"the environment of {UNIT} is not understood: {error}") from error
+    for word in words:
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word, re.DOTALL)
+        name = match[1] if match else name
+        known[name] = match[2] if match else f"{known.get(name, '')} {word}"
+    return known
+
+
+def _expanded(word: str, known: Mapping[str, str]) -> list[str]:
+    """Words as systemd makes them: $NAME becomes several, ${NAME} is part of one, unknown names are empty."""
+    alone = re.fullmatch(r"\$(\w+)", word)
+    if alone:
+        return known.get(alone[1], "").split()
+    return [re.sub(r"\$\{(\w+)\}", lambda match: known.get(match[1], ""), word)]
+
+
+def in_force(host: Host, kubelet: Kubelet, *, place: str = "", content: str | None = None) -> dict[str, Any]:
+    """Fields as the kubelet reads them: main file, then drop-ins, then options.
+
+    With `place`, as they are once that file has this content, None without the file.
+    """
     whole: dict[str, Any] = {}
-    for path in [kubelet.config, *kubelet.drop_ins(host)]:
-        if path and path != without:
-            merge(whole, configuration.fields(host.read(path), path))
+    drop_ins = {*kubelet.drop_ins(host), *([place] if place and place != kubelet.config else [])}
+    for path in [kubelet.config, *sorted(drop_ins, key=lambda path: path.split("/"))]:
+        text = content if path == place else host.read(path) if path else None
+        if text is not None:
+            merge(whole, configuration.fields(text, path))
     merge(whole, of_options(kubelet))
     return whole
 

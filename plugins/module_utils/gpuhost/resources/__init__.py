@@ -60,7 +60,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "irq": irq.Irq,
     "gpu": gpu.Gpu,
     "mps": mps.Mps,  # after its GPUs, and before them in an undo
-    "kubelet": kubelet.KubeletFile,  # after the runtimes whose configuration it relies on
+    "kubelet": kubelet.KubeletPart,  # after the runtimes whose configuration it relies on
     "restart": restart.Restart,
 }
 
