@@ -9,6 +9,7 @@ A change stops the kubelet, removes the managers' state files, which another pol
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from ..host import Host
@@ -154,7 +155,10 @@ def _swap(host: Host, kubelet: service.Kubelet, path: str, before: str | None, a
 def _policy(host: Host, kubelet: service.Kubelet, path: str, text: str | None) -> str:
     """The CPU manager's policy once the file has this text."""
     content = None if text is None else text.partition("\n")[2]
-    return str(service.in_force(host, kubelet, place=path, content=content).get("cpuManagerPolicy") or "none")
+    policy = str(service.in_force(host, kubelet, place=path, content=content).get("cpuManagerPolicy") or "none")
+    if not re.fullmatch(r"[A-Za-z-]+", policy):
+        raise Unreadable(f"cpuManagerPolicy of the kubelet's files is not understood: {policy[:60]!r}")
+    return policy
 
 
 def unavailable(host: Host) -> str:
