@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils import (
         answers,
         gpu_settings,
+        kubelet_resources,
         profiles,
         typed_json,
         visit_failures,
@@ -71,6 +72,7 @@ __all__ = [
     "gpuhost_gpus",
     "gpuhost_host",
     "gpus_per_process",
+    "kubelet_resources",
     "launch",
     "launch_answers",
     "lustre",
@@ -104,6 +106,7 @@ MODULES = {
     "mpirun_command": "module_utils.launch.mpirun_command",
     "answers": "plugin_utils.answers",
     "gpu_settings": "plugin_utils.gpu_settings",
+    "kubelet_resources": "plugin_utils.kubelet_resources",
     "profiles": "plugin_utils.profiles",
     "typed_json": "plugin_utils.typed_json",
     "visit_failures": "plugin_utils.visit_failures",

@@ -19,7 +19,7 @@ from gpuctl.edges import inventory
 
 Variables = dict[str, Any]
 FORM = "6"
-OURS = ("host_profile_name", "gpu_settings", "gpu_stack", "group_names")
+OURS = ("host_profile_name", "gpu_settings", "kubelet_resources", "gpu_stack", "group_names")
 _LARGEST = 4 * 2**20
 _SECRET = ("pass", "secret", "token", "vault")
 

@@ -75,12 +75,12 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     if connection.get("ansible_python_interpreter") == THIS_PYTHON:
         connection["ansible_python_interpreter"] = sys.executable
     profile = str(variables.get("host_profile_name") or "")
-    settings = variables.get("gpu_settings")
+    settings: dict[str, Any] = {name: variables.get(name) for name in ("gpu_settings", "kubelet_resources")}
     why = _needs_ansible(connection, variables)
     if why:
-        return Target(name, profile=profile, needs_ansible=why, gpu_settings=settings)
+        return Target(name, profile=profile, needs_ansible=why, **settings)
     try:
-        return replace(_direct(name, connection, profile), gpu_settings=settings)
+        return replace(_direct(name, connection, profile), **settings)
     except ValueError as error:
         hint = "check its ansible_port and ssh arguments in the inventory"
         raise InvalidInput(f"reach {name} as the inventory says", str(error), hint) from error

@@ -11,7 +11,7 @@ from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import RunRecord
 from gpuctl.edges import inventory_cache
-from gpuctl.hosts import flow, gpu_settings, inventory, judge, profiles
+from gpuctl.hosts import flow, inventory, inventory_settings, judge, profiles
 from gpuctl.hosts.flow import Job
 from gpuctl.hosts.model import HostResult, RollbackRequest, RunOptions, Target, TuneRequest
 
@@ -52,8 +52,9 @@ def _plan_tune(request: TuneRequest) -> Plan:
     source = find_inventory(request.inventory)
     hosts = targets(source, request.limit, ROLE)
     compiled = _compiled_profiles(hosts, request.profile)
-    for host, knobs in gpu_settings.compiled(hosts, source).items():
-        compiled[host] = {**compiled[host], "gpu_settings": knobs}
+    for name in inventory_settings.NAMES:
+        for host, knobs in inventory_settings.compiled(name, hosts, source).items():
+            compiled[host] = {**compiled[host], name: knobs}
     job = flow.tune(
         compiled,
         check=request.check,
@@ -151,6 +152,7 @@ def _reasons(compiled: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     for profile in {profile["name"]: profile for profile in compiled.values()}.values():
         for row in [*profile["knobs"], *(row for overlay in profile["overlays"] for row in overlay["knobs"])]:
             reasons.setdefault(row["name"], row["why"])
-    for row in (row for profile in compiled.values() for row in profile.get("gpu_settings", ())):
-        reasons.setdefault(row["name"], row["why"])
+    for profile in compiled.values():
+        for row in (row for name in inventory_settings.NAMES for row in profile.get(name, ())):
+            reasons.setdefault(row["name"], row["why"])
     return reasons

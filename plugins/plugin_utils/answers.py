@@ -164,7 +164,8 @@ def _check_knobs(answer: Mapping[str, Any], profile: Mapping[str, Any]) -> None:
         knobs, _ = select(profile, Machine(**{**facts, "gpus": tuple(facts["gpus"]), "nics": tuple(facts["nics"])}))
     except ValueError as error:
         raise typed_json.Misfit(f"machine.memory is {facts['memory']!r}, not a size") from error
-    expected = [knob.name for knob in knobs] + [row["name"] for row in profile.get("gpu_settings") or ()]
+    expected = [knob.name for knob in knobs]
+    expected += [row["name"] for name in ("gpu_settings", "kubelet_resources") for row in profile.get(name) or ()]
     _require("knobs", {row["knob"] for row in answer["knobs"]}, expected)
 
 

@@ -16,7 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import deb, efa, file_of, line, make, phase, refresh_after, unit
+from .resources import deb, efa, file_of, kubelet, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -101,7 +101,7 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
     """Remove temporary files that a killed run may have left beside the files it was replacing."""
     for entry in (entry for record in earlier if not record.done for entry in record.entries):
         kind, _, place = entry.setting.partition(":")
-        if kind in ("file", "line", "comment"):
+        if kind in ("file", "line", "comment", "kubelet"):
             host.clear(place.partition(":")[0])
 
 
@@ -244,7 +244,8 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
     if place == TRANSACTION:
         return _write_debs(host, steps)
     if place:
-        line.write_lines(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
+        write = kubelet.write_together if steps[0].setting.startswith("kubelet:") else line.write_lines
+        write(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
     else:
         make(steps[0].setting).write(host, steps[0].after)
     return {}
@@ -271,7 +272,7 @@ def _write_debs(host: Host, steps: Sequence[Step]) -> dict[str, str]:
 
 def _own_file(step: Step) -> str:
     kind, _, rest = step.setting.partition(":")
-    return rest.partition(":")[0] if kind == "line" else ""
+    return rest.partition(":")[0] if kind in ("line", "kubelet") else ""
 
 
 def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[str, str]:

@@ -20,9 +20,10 @@ FOLDER = f"{STATE}/records"
 FORM = 1
 # Kinds of settings that programs and the kernel change by themselves, unlike files.
 RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:", "gpu:", "mps:")
-# Settings of GPUs belong to gpu_settings of the inventory, whichever profile is tuned in the same run.
+# Settings of GPUs and of the kubelet belong to variables of the inventory, whichever profile is tuned as well.
 GPU_SCOPE = "gpu_settings"
 OF_GPU_SCOPE = ("gpu.", "program.gpuctl-gpu")
+KUBELET_SCOPE = "kubelet_resources"
 # What resources/efa.py adds to the text of an installation that is not whole.
 HALF_DONE = re.compile("half-installed|without-module")
 KEPT = 50  # records that are kept in any case
@@ -205,6 +206,8 @@ def _give_back(settings: dict[str, Owned], undo: Record, left: dict[str, Owned])
 
 def scope_of(knob: str, scope: str) -> str:
     """The scope that a knob belongs to, if a run of `scope` set it."""
+    if knob.startswith("kubelet."):
+        return KUBELET_SCOPE
     return GPU_SCOPE if knob.startswith(OF_GPU_SCOPE) else scope
 
 

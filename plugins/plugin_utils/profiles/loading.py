@@ -10,11 +10,12 @@ from ..strict_yaml import EmptyFile, Mistake, from_plain, read
 from .conflicts import rivals
 from .lookup import find
 from .merging import merge
-from .model import Profile, ProfileError, Row
+from .model import Profile, ProfileError
 from .parse import Draft, draft
 
 EMPTY = EmptyFile("profile", "add `knobs:` or `extends:`")
-IN_INVENTORY = "set it in gpu_settings of the inventory"
+# Kind of a knob that only a variable of the inventory sets -> that variable.
+VARIABLES = {"gpu": "gpu_settings", "kubelet": "kubelet_resources"}
 INLINE = "playbook"  # name of a playbook's profile without one
 
 
@@ -27,14 +28,14 @@ def load(name: str | Path, search: Sequence[Path] | None = None) -> Profile:
     top = _draft(path, mistakes)
     profile = _resolved(top, path, search, mistakes)
     rows = [row for knobs in (profile.rows, *(o.rows for o in profile.overlays)) for row in knobs.values()]
-    of_gpus = [Mistake(row.where, f"{row.name} is not for a profile", IN_INVENTORY) for row in rows if _of_gpu(row)]
-    if of_gpus:
-        raise ProfileError(of_gpus)
+    misplaced = [
+        Mistake(row.where, f"{row.name} is not for a profile", f"set it in {variable} of the inventory")
+        for row in rows
+        if (variable := VARIABLES.get(row.name.partition(".")[0]))
+    ]
+    if misplaced:
+        raise ProfileError(misplaced)
     return profile
-
-
-def _of_gpu(row: Row) -> bool:
-    return row.name.startswith("gpu.")
 
 
 def inline(values: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:

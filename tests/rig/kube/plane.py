@@ -133,6 +133,15 @@ class Plane:
         path.write_text(json.dumps({**known, "users": [{"name": "admin", "user": {"token": token}}]}))
         return path
 
+    def as_node(self, node: str) -> Path:
+        """A kubeconfig with the credentials of a node's kubelet, as kubeadm makes them."""
+        self._issue(node, f"/O=system:nodes/CN=system:node:{node}", "extendedKeyUsage=clientAuth", signed=True)
+        known = json.loads(self.kubeconfig.read_text())
+        files = {"client-certificate": f"{self.folder}/{node}.crt", "client-key": f"{self.folder}/{node}.key"}
+        path = self.folder / f"{node}.kubeconfig"
+        path.write_text(json.dumps({**known, "users": [{"name": "admin", "user": files}]}))
+        return path
+
     def api(self, method: str, url: str, body: object = None) -> dict[str, Any]:
         """Ask the API itself, which `kubectl` cannot do for every verb; wait where it has too much to do (429)."""
         end = time.monotonic() + BUSY

@@ -19,6 +19,7 @@ from . import (
     gpu,
     gpu_stack,
     irq,
+    kubelet,
     limits,
     modprobe,
     program,
@@ -44,6 +45,7 @@ KINDS: dict[str, ModuleType] = {
     "allocator": allocator,
     "program": program,
     "gpu_stack": gpu_stack,
+    "kubelet": kubelet,
 }
 
 # No file keeps these values over a reboot; our boot unit sets them again.

@@ -19,6 +19,7 @@ from . import (
     gpu,
     grubby,
     irq,
+    kubelet,
     line,
     module,
     mps,
@@ -59,10 +60,11 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "irq": irq.Irq,
     "gpu": gpu.Gpu,
     "mps": mps.Mps,  # after its GPUs, and before them in an undo
+    "kubelet": kubelet.KubeletPart,  # after the runtimes whose configuration it relies on
     "restart": restart.Restart,
 }
 
-FILES = ("file", "line", "comment", "repository")
+FILES = ("file", "line", "comment", "repository", "kubelet")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
