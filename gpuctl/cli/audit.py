@@ -318,20 +318,11 @@ def _diagnose(request: AuditRequest, hosts: Sequence[Target], fleet: Fleet) -> t
     """The fleet with the results of DCGM's diagnosis; progress goes to standard error, once a minute."""
     from gpuctl.workflows import diagnosis
 
-    shown = [-60.0]
-
-    def show(progress: diagnosis.Progress) -> None:
-        if progress.seconds - shown[0] >= 60:
-            shown[0] = progress.seconds
-            running = output.plural(len(progress.running), "node")
-            click.echo(
-                f"dcgmi diag -r {request.deep}: {len(progress.done)} done, running on {running} for "
-                f"{progress.seconds:.0f} s",
-                err=True,
-            )
-
-    asked = diagnosis.DeepOptions(request.deep or 1, request.forks, request.timeout)
-    return diagnosis.diagnose(hosts, fleet, asked, show)
+    level = request.deep or 1
+    asked = diagnosis.DeepOptions(level, request.forks, request.timeout)
+    return diagnosis.diagnose(
+        hosts, fleet, asked, diagnosis.once_a_minute(level, lambda line: click.echo(line, err=True))
+    )
 
 
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuctl.audit.formats import dcgm
 from gpuctl.core.run_history import current_user
+from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding, Verdict, unknown
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
@@ -19,6 +20,7 @@ CHECK = "dcgm"
 Send = Callable[..., Sequence[HostResult]]
 AGAIN = "the same command goes on waiting, and reads the result"
 LIMITS_S: Mapping[int, float] = {1: 900.0, 2: 3600.0, 3: 4 * 3600.0}  # of a diagnosis by its level
+SHOWN_EVERY_S = 60.0
 LOST_AFTER = 6  # times that a host did not answer
 
 
@@ -44,6 +46,21 @@ class Progress:
     running: Sequence[str]
     done: Sequence[str]
     seconds: float
+
+
+def once_a_minute(level: int, notify: Callable[[str], None]) -> Callable[[Progress], None]:
+    """A receiver of progress that passes on a line for people at once, and then each minute."""
+    shown = [-SHOWN_EVERY_S]
+
+    def show(progress: Progress) -> None:
+        if progress.seconds - shown[0] >= SHOWN_EVERY_S:
+            shown[0] = progress.seconds
+            running = plural(len(progress.running), "node")
+            notify(
+                f"dcgmi diag -r {level}: {len(progress.done)} done, running on {running} for {progress.seconds:.0f} s"
+            )
+
+    return show
 
 
 @dataclass

@@ -8,7 +8,6 @@ from datetime import date
 
 from gpuctl.audit import knowledge
 from gpuctl.audit.rules import diagnostics
-from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, unknown
 from gpuctl.gpu_node import verify
 from gpuctl.gpu_node.facts import host_gpu_facts
@@ -19,7 +18,7 @@ from gpuctl.workflows import diagnosis
 from gpuctl.workflows.gpu_node_plan import OnResult, PlanRequest, Survey, plans_of, survey
 
 LOGIN = "repair the login, and verify again"
-SHOWN_EVERY_S, POLL_S = 60.0, 5.0
+POLL_S = 5.0
 IDLE = {"action": "facts", "subjects": "nccl", "only": ["gpu", "jobs"]}  # before a diagnosis
 QUESTION = {"action": "facts", "subjects": "nccl", "only": list(verify.SUBJECTS)}
 
@@ -74,13 +73,7 @@ def diagnose(
 ) -> dict[str, list[Finding]]:
     """Findings of DCGM's diagnosis on every host, never none; one that is in use is not disturbed, and UNKNOWN."""
     readings, unasked = _readings(hosts, request, on_result, IDLE)
-    shown = [0.0]
-
-    def progress(now: diagnosis.Progress) -> None:
-        if now.seconds - shown[0] >= SHOWN_EVERY_S:
-            shown[0] = now.seconds
-            on_step(f"dcgmi diag -r {level} runs on {named(now.running)} for {now.seconds:.0f} s")
-
+    progress = diagnosis.once_a_minute(level, on_step)
     options = diagnosis.DeepOptions(level, request.forks, request.timeout, pause_s=POLL_S, new=True)
     fleet, lost = diagnosis.diagnose(hosts, Fleet(readings, unasked), options, progress, run_on_all)
     judged = diagnostics.diagnostics(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.nccl.baselines import load
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate import rail_selection, record
 from gpuctl.nccl.isolate.model import Fleet
+from gpuctl.nccl.model import LaunchResult, Sweep
 from gpuctl.workflows import nccl_preflight
 from gpuctl.workflows.nccl_preflight import Layout
 from gpuctl.workflows.nccl_targets.model import NodeAccess, Notify
@@ -32,6 +37,27 @@ def fleet(access: NodeAccess, path: Path | None, rails: str, notify: Notify) -> 
         racks = layout.racks
     nodes = sorted(access.nodes, key=lambda name: racks.get(name, ""))
     return Fleet(tuple(nodes), racks, chosen if requested else None)
+
+
+def with_expectation(
+    known: Fleet, sweep: Sweep, instance: str | None, network: str | None, expect_gbs: float | None = None
+) -> Fleet:
+    """Add the network and bandwidth to expect: the given ones, else by machine type, else those of the fleet."""
+    if instance is not None:
+        book, gpus = load.book(), sweep.gpus_per_node  # one process per GPU
+        two = RunContext(instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
+        system, row = book.systems.get(instance), book.row_for(two, sweep.end_bytes)
+        network = network or (system.network if system else None)
+        expect_gbs = expect_gbs or (row.expect if row else None)
+    return replace(known, expected_gbs=expect_gbs or known.expected_gbs, network=network or known.network)
+
+
+def save(path: Path, tested: Fleet, history: Sequence[LaunchResult]) -> None:
+    """Write the runs of an isolation; `GpuctlError` if the disk does not take them."""
+    try:
+        record.write(path, tested, history)
+    except OSError as error:
+        raise GpuctlError(f"save the runs in {path}", error.strerror or str(error)) from error
 
 
 def _layout(access: NodeAccess) -> Layout:

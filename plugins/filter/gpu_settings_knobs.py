@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils import gpu_settings
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import gpu_settings, variable_knobs
 
 DOCUMENTATION = r"""
 name: gpu_settings_knobs
@@ -33,11 +31,7 @@ _value:
 
 def gpu_settings_knobs(settings: object) -> dict[str, dict[str, Any]]:
     """One knob per setting, by name."""
-    mistakes: list[Mistake] = []
-    rows = gpu_settings.from_variables(settings, mistakes)
-    if mistakes:
-        raise AnsibleFilterError("\n".join(map(str, mistakes)))
-    return {row["name"]: {name: row[name] for name in ("value", "why", "source")} for row in rows}
+    return variable_knobs.by_name(gpu_settings.from_variables, settings)
 
 
 class FilterModule:

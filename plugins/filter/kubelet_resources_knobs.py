@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils import kubelet_resources
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import kubelet_resources, variable_knobs
 
 DOCUMENTATION = r"""
 name: kubelet_resources_knobs
@@ -33,11 +31,7 @@ _value:
 
 def kubelet_resources_knobs(resources: object) -> dict[str, dict[str, Any]]:
     """One knob, by name."""
-    mistakes: list[Mistake] = []
-    rows = kubelet_resources.from_variables(resources, mistakes)
-    if mistakes:
-        raise AnsibleFilterError("\n".join(map(str, mistakes)))
-    return {row["name"]: {name: row[name] for name in ("value", "why", "source")} for row in rows}
+    return variable_knobs.by_name(kubelet_resources.from_variables, resources)
 
 
 class FilterModule:

@@ -140,9 +140,9 @@ def _known_instance(name: str | None) -> None:
 
 
 def _show_plan(request: IncidentRequest) -> None:
-    from gpuctl.workflows.incident import flow
+    from gpuctl.incident import decide
 
-    rows = [(number, one.step, one.why, one.command or "-") for number, one in enumerate(flow.steps_of(request), 1)]
+    rows = [(number, one.step, one.why, one.command or "-") for number, one in enumerate(decide.outline(request), 1)]
     output.table(("STEP", "NAME", "WHEN AND WHY", "COMMAND"), rows)
 
 

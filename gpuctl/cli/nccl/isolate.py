@@ -16,7 +16,7 @@ from gpuctl.cli.nccl.sweep_options import SweepRequest
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, report_options
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.core.signals import ctrl_c
 from gpuctl.workflows.nccl_targets.model import TargetRequest, flags
@@ -200,26 +200,19 @@ def _policy(request: IsolateRequest, gpus: int) -> Policy:
 
 
 def _with_expectation(fleet: Fleet, sweep: Sweep, request: IsolateRequest) -> Fleet:
-    """Add the network and bandwidth to expect: from options, else by machine type, else as in a replayed record."""
+    """Add the network and bandwidth to expect; refuse a machine type without a baseline."""
     from gpuctl.nccl.baselines import load
-    from gpuctl.nccl.context import RunContext
+    from gpuctl.workflows import nccl_isolate
 
-    network, expect = request.network, request.expect
     if request.instance is not None:
-        book = load.book()
-        baselines.known_instance(request.instance, "isolate", book)
-        gpus = sweep.gpus_per_node  # one process per GPU
-        two = RunContext(request.instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
-        system, row = book.systems.get(request.instance), book.row_for(two, sweep.end_bytes)
-        network = network or (system.network if system else None)
-        expect = expect or (row.expect if row else None)
-    return replace(fleet, expected_gbs=expect or fleet.expected_gbs, network=network or fleet.network)
+        baselines.known_instance(request.instance, "isolate", load.book())
+    return nccl_isolate.with_expectation(fleet, sweep, request.instance, request.network, request.expect)
 
 
 def _watch(fleet: Fleet, path: Path | None, broken_off: Callable[[], bool], so_far: list[LaunchResult]) -> Watch:
-    from gpuctl.nccl.isolate import record
     from gpuctl.nccl.isolate.flow import Watch
     from gpuctl.nccl.isolate.model import Round
+    from gpuctl.workflows import nccl_isolate
 
     class Progress(Watch):
         """Reports every round on standard error, and saves the runs."""
@@ -233,12 +226,8 @@ def _watch(fleet: Fleet, path: Path | None, broken_off: Callable[[], bool], so_f
 
         def keep(self, history: Sequence[LaunchResult]) -> None:
             so_far[:] = history
-            if path is None:
-                return
-            try:
-                record.write(path, fleet, history)
-            except OSError as error:
-                raise GpuctlError(f"save the runs in {path}", error.strerror or str(error)) from error
+            if path is not None:
+                nccl_isolate.save(path, fleet, history)
 
         def broken_off(self) -> bool:
             return broken_off()

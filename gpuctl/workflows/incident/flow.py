@@ -11,7 +11,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding
 from gpuctl.incident import decide
-from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, Planned, State
+from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State
 
 
 class NoAnswer(GpuctlError):
@@ -88,8 +88,3 @@ def _clean(text: str) -> str:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def steps_of(request: IncidentRequest) -> list[Planned]:
-    """Steps that an incident may make, in their order; nothing is read."""
-    return decide.outline(request)

@@ -190,14 +190,8 @@ class Steps:
                 self.access.runner.close()
 
     def _fleet(self, access: NodeAccess, sweep: Sweep) -> Fleet:
-        fleet, request = nccl_isolate.fleet(access, None, "none", self.notify), self.request
-        if request.instance is None:
-            return replace(fleet, network=request.network)
-        book, gpus = load.book(), sweep.gpus_per_node
-        two = RunContext(request.instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
-        system, row = book.systems.get(request.instance), book.row_for(two, sweep.end_bytes)
-        network = request.network or (system.network if system else None)
-        return replace(fleet, network=network, expected_gbs=row.expect if row else None)
+        fleet = nccl_isolate.fleet(access, None, "none", self.notify)
+        return nccl_isolate.with_expectation(fleet, sweep, self.request.instance, self.request.network)
 
     def _audit(self, _incident: Incident, _: Entry) -> Answer:
         fleet = audit.ask(self.hosts, audit.AuditOptions(), _ignore)
@@ -256,10 +250,7 @@ class _Isolation(Watch):
         self._progress(launch, line)
 
     def keep(self, history: Sequence[LaunchResult]) -> None:
-        try:
-            isolate_record.write(self.path, self.fleet, history)
-        except OSError as error:
-            raise GpuctlError(f"save the runs in {self.path}", error.strerror or str(error)) from error
+        nccl_isolate.save(self.path, self.fleet, history)
 
     def broken_off(self) -> bool:
         return self._broken_off()
