@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,12 @@ def need(program: str) -> str:
     if path is None:
         raise InvalidInput(f"use {program}", "it is not installed", "`gpuctl bootstrap laptop` installs it")
     return path
+
+
+def gpuctl_program() -> str:
+    """Path of gpuctl, for programs that start it and whose PATH may lack it."""
+    beside = Path(sys.argv[0] if Path(sys.argv[0]).name == "gpuctl" else sys.executable).with_name("gpuctl")
+    return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
 def installed(program: str) -> bool:

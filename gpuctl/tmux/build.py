@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.programs import gpuctl_program
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import layout, session_file, template_meta
 from gpuctl.tmux.paths import SESSION, repository
@@ -61,7 +61,7 @@ def _terminal() -> tuple[int, int]:
 
 def _ready(server: Server, folder: Path) -> Server:
     """Return the server with the configuration loaded, or set to load when it starts."""
-    path = server.environment.get("GPUCTL_PROGRAM") or program()
+    path = server.environment.get("GPUCTL_PROGRAM") or gpuctl_program()
     config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": path}
     if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's private copy is removed when that shell ends
         variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
@@ -70,12 +70,6 @@ def _ready(server: Server, folder: Path) -> Server:
     server.do("set-environment", "-g", "GPUCTL_PROGRAM", path)
     server.do("source-file", config)
     return server
-
-
-def program() -> str:
-    """Return the path of gpuctl, for scripts whose PATH may lack it."""
-    beside = Path(sys.argv[0] if Path(sys.argv[0]).name == "gpuctl" else sys.executable).with_name("gpuctl")
-    return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
 def command_of(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from gpuctl.edges.aws import Aws, Request, converted
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.programs import gpuctl_program
 from gpuctl.eks.gpu_pod import kubeconfig, model
 
 TOKEN_MINUTES = 14  # EKS accepts one for 15
@@ -74,7 +74,7 @@ def _write_kubeconfig(aws: Aws, name: str) -> tuple[str, Path]:
     if state == "CREATING":
         raise GpuctlError(doing, "its control plane is being made", f"`gpuctl eks status {name}` shows its state")
     profile = ["--aws-profile", aws.profile] if aws.profile else []
-    login = [*program(), "eks", "token", name, "--region", aws.region, *profile]
+    login = [gpuctl_program(), "eks", "token", name, "--region", aws.region, *profile]
     text = converted(answers, lambda rows: kubeconfig.kubeconfig(name, rows[0]["cluster"], login), doing)
     if isinstance(text, GpuctlError):
         raise text
@@ -85,12 +85,6 @@ def _write_kubeconfig(aws: Aws, name: str) -> tuple[str, Path]:
     path = private((config_dir() / "eks").absolute()) / f"{'.'.join(parts)}.kubeconfig"
     write_atomically(path, text)
     return account, path
-
-
-def program() -> list[str]:
-    """The words that start gpuctl from other programs, whatever their PATH is."""
-    script = Path(sys.executable).with_name("gpuctl")
-    return [str(script)] if script.exists() else [sys.executable, "-c", "from gpuctl.cli.entry import main; main()"]
 
 
 def token(cluster: str, region: str, aws_profile: str) -> str:

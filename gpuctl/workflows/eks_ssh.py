@@ -17,13 +17,13 @@ from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.edges.kube import port_stream
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.processes import Processes
-from gpuctl.edges.programs import need
+from gpuctl.edges.programs import gpuctl_program, need
 from gpuctl.edges.terminal import show
 from gpuctl.eks.gpu_pod import model, ssh_files
 from gpuctl.eks.gpu_pod.model import read_form
 from gpuctl.eks.gpu_pod.scripts import SSH_PORT
 from gpuctl.eks.gpu_pod.ssh_files import HostEntry
-from gpuctl.workflows.eks_access import Place, program
+from gpuctl.workflows.eks_access import Place
 
 VERSION = re.compile(r"OpenSSH_(\d+)\.(\d+)")
 SFTP_SINCE, KNOWN_HOSTS_COMMAND_SINCE = (8, 7), (8, 5)  # scp -s; the option KnownHostsCommand
@@ -93,7 +93,7 @@ def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntr
         form is not None and form.root,
         SSH_PORT,
         str(known),
-        [*program(), "eks", "tunnel", place.cluster, *where],
+        [gpuctl_program(), "eks", "tunnel", place.cluster, *where],
         _leads_to(cluster, place),
     )
     write_atomically(known, ssh_files.known_host(entry))

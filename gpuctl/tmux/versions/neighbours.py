@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.paths import private, state_dir, write_atomically
+from gpuctl.edges.programs import gpuctl_program
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux.build import program
 from gpuctl.tmux.paths import SESSION
 from gpuctl.tmux.versions import reload
 from gpuctl.tmux.versions.state import State, read
@@ -35,7 +35,8 @@ def remember(server: Server) -> int:
 
 def announce(server: Server, others: int) -> str:
     """Have the server restored when tmux-main ends, and say on its terminals what changes until then."""
-    ended = f"tmux has-session -t ={SESSION} 2>/dev/null || {shlex.quote(program())} tmux leave-server >/dev/null 2>&1"
+    leave = f"{shlex.quote(gpuctl_program())} tmux leave-server >/dev/null 2>&1"
+    ended = f"tmux has-session -t ={SESSION} 2>/dev/null || {leave}"
     server.do("set-hook", "-g", HOOK, f'run-shell -b "{ended}"')
     sessions = "another session" if others == 1 else f"{others} other sessions"
     have = "has" if others == 1 else "have"

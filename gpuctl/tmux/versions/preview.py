@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.edges.programs import gpuctl_program
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import build
 from gpuctl.tmux.paths import main_server
@@ -92,7 +93,7 @@ def loaded() -> Changed:
 
 
 def _feedback_pane(version: Version) -> None:
-    command = shlex.join([build.program(), "tmux", "feedback", "pane"])
+    command = shlex.join([gpuctl_program(), "tmux", "feedback", "pane"])
     # If it cannot even start, its message stays readable.
     held_open = f"{command} || {{ echo 'press Enter to close this pane'; read -r _; }}"
     first = f"={SESSION}:^"
