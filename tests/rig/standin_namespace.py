@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubernetes.client import Configuration
-
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.kube_errors import Conflict, NotFound
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
+from gpuctl.edges.kube.library import Configuration
 
 KINDS = {
     "Pod": "pods",

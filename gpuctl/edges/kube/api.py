@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
-from kubernetes.client import ApiClient, Configuration
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.core.sizes import size as size_text
 from gpuctl.domain.kube_errors import NotACluster, NotLoggedIn, error_of, unreachable
 from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.library import ApiClient, Configuration
 from gpuctl.edges.kube.login import Credentials
 from gpuctl.engine import typed_json
 

@@ -19,17 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException
-from kubernetes.config.dateutil import parse_rfc3339
-from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.redact import removed
 from gpuctl.domain import kube_login
 from gpuctl.domain.kube_errors import NotLoggedIn
 from gpuctl.domain.kube_login import OPENSHIFT_TOKEN, Login
+from gpuctl.edges.kube.library import (
+    ConfigException,
+    ConfigNode,
+    Configuration,
+    ExecProvider,
+    FileOrData,
+    KubeConfigLoader,
+    KubeConfigMerger,
+    parse_rfc3339,
+)
 
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for it
 SOON_S = 10.0  # before its credentials expire, a credential program runs again

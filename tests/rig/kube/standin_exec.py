@@ -18,11 +18,11 @@ from socket import SHUT_RDWR
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes.client import Configuration
 from websocket import ABNF, WebSocket, WebSocketException
 
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.library import Configuration
 from gpuctl.edges.kube.pod_exec import CLOSE, STATUS, STDERR, STDIN, STDOUT, V4, V5
 
 ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
 
 from gpuctl.domain.kube_errors import NotFound
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
+from gpuctl.edges.kube.library import Configuration
 
 GONE = NotFound("list pods", "the provided continue parameter is too old")
 PODS = Kind("v1", "Pod", "pods", namespaced=True)

@@ -10,7 +10,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
 from websocket import WebSocketPayloadException
 
 from gpuctl.core.errors import GpuctlError, Unreachable
@@ -18,6 +17,7 @@ from gpuctl.edges.kube import api, cluster, pod_exec, watch
 from gpuctl.edges.kube.api import Budget, Client
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
+from gpuctl.edges.kube.library import Configuration
 
 PODS = Kind("v1", "Pod", "pods", namespaced=True)
 PART = 1 << 16

@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kubernetes.client import Configuration
-
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
+from gpuctl.edges.kube.library import Configuration
 from gpuctl.edges.kube.pod_watch import Pods
 
 PODS = Kind("v1", "Pod", "pods", namespaced=True)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kubernetes.client import Configuration
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.library import Configuration
 from gpuctl.eks.gpu_pod import model
 from gpuctl.workflows import eks_ssh
 from gpuctl.workflows.eks_access import Place

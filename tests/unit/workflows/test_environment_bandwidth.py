@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from kubernetes.client import Configuration
 
 from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.environment import EnvironmentRequest, environment
@@ -14,6 +13,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.library import Configuration
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.workflows import environment_bandwidth as bandwidth
 from gpuctl.workflows.environment_bandwidth import Measurement

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
 
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import flow
@@ -16,6 +15,7 @@ from gpuctl.cluster.train.prepare import Ready
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.library import Configuration
 from gpuctl.remote import detached
 from tests.rig.cluster.files import cluster
 from tests.rig.local_pods import Pod
