@@ -5,10 +5,11 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# Tests wait more than they compute: one worker more than processors.
-PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
+# Tests of hosts and clusters wait more than they compute: more workers than processors.
+PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 3) --dist loadfile --no-loadscope-reorder
 # Unit tests share no hosts, so that any worker may take any of them. Each worker collects all tests: one a processor.
 PYTEST_UNIT ?= pytest --numprocesses $(shell nproc) --dist worksteal
+QUICK_TESTS := tests/unit tests/contracts
 INSTALLED := build/installed
 # Runs in pods, by their Python.
 IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \
@@ -30,12 +31,12 @@ bootstrap: $(INSTALLED) ## Install gpuctl into .venv and this machine's tools; s
 
 .PHONY: test
 test: packages kubernetes ## Run everything CI runs: lint, the roles' scenarios, all tests
-	$(MAKE) --jobs=$(shell expr $$(nproc) + 1) --output-sync=target lint molecule # scenarios wait while lint computes
-	$(PYTEST)
+	$(MAKE) --jobs=$(shell expr $$(nproc) + 2) --output-sync=target lint unit molecule # scenarios wait, the others compute
+	$(PYTEST) tests $(QUICK_TESTS:%=--ignore=%)
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run the quick tests: values, contracts
-	$(PYTEST_UNIT) tests/unit tests/contracts
+	$(PYTEST_UNIT) $(QUICK_TESTS)
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers, YAML, roles and shell files

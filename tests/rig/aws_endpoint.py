@@ -36,18 +36,21 @@ def moto_endpoint() -> Iterator[str]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        url = f"http://{host}:{port}"
+        # moto loads a service at its first request; two at the same time can both fail with 500.
+        client(url, "eks").list_clusters()
+        yield url
     finally:
         server.stop()
 
 
-def client(url: str) -> Any:
-    """A client of EC2 for this endpoint."""
+def client(url: str, service: str = "ec2") -> Any:
+    """A client of a service, by default EC2, for this endpoint."""
     import botocore.session
 
     session = botocore.session.Session()
     session.set_credentials("testing", "testing")
-    return session.create_client("ec2", endpoint_url=url, region_name="us-east-1")
+    return session.create_client(service, endpoint_url=url, region_name="us-east-1")
 
 
 def vpc_with_subnets(ec2: Any, *blocks: str) -> tuple[str, list[str]]:
