@@ -88,7 +88,7 @@ def _fault(error: Exception) -> Ending:
     if isinstance(error, OSError) and error.errno in NOT_PERMITTED and _is_own_file(error.filename):
         _print_error(f"cannot use {error.filename}: {error.strerror}", f"give your user access to it, or {FOLDERS}")
         return NOT_DONE, None
-    _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
+    _print(fault_text(error))
     return INTERNAL_ERROR, None
 
 
@@ -128,10 +128,24 @@ def _discard_unwritten() -> OSError | None:
 
 
 def _print_error(message: str, hint: str) -> None:
+    _print(error_text(message, hint))
+
+
+def _print(text: str) -> None:
     from gpuctl.engine import printable
 
     with contextlib.suppress(OSError):
-        click.echo(printable(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else "")), err=True)
+        click.echo(printable(text), err=True)
+
+
+def error_text(message: str, hint: str) -> str:
+    """An error as it is printed."""
+    return f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else "")
+
+
+def fault_text(error: Exception) -> str:
+    """A fault of gpuctl as it is printed; its traceback is written to a log file. Call it while it is handled."""
+    return error_text(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
 
 
 def _write_log() -> str:

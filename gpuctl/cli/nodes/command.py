@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.nodes.reading import NodesRequest, Source, check, source
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.nodes.reading import NodesRequest, Source, check, content_of, source
+from gpuctl.cli.shared import findings, options
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.exit_codes import worst
 
@@ -112,15 +112,12 @@ def _watch(request: NodesRequest, read: Source, form: Form, metrics: Path | None
 
 def _show(request: NodesRequest, every: Sequence[Node], notes: Sequence[str], form: Form, metrics: Path | None) -> int:
     """Print the report, and return its exit code."""
-    from gpuctl.domain.findings import Verdict, unknown
+    from gpuctl.domain.findings import Verdict
     from gpuctl.domain.report import Report
-    from gpuctl.nodes import selection, serialize, summary
-    from gpuctl.nodes.judge import judge
+    from gpuctl.nodes import serialize
 
-    typed = selection.of_type(every, request.type)
-    shown = selection.narrow(typed, selection.Selection(request.mine, request.idle, request.sort))
-    groups = summary.groups(typed)
-    results = [finding for node in typed for finding in judge(node)] or [unknown("use", "", "no node has GPUs")]
+    content = content_of(request, every)
+    typed, shown, groups, results = content.typed, content.shown, content.groups, content.findings
     problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in results)
     code = worst([int(problems), 0 if all(node.reached for node in typed) else 3])
     details = {
@@ -134,17 +131,9 @@ def _show(request: NodesRequest, every: Sequence[Node], notes: Sequence[str], fo
     )
     report = Report("nodes", {target: results}, details, code=code)
     publish(report, form, metrics, lambda: _table(request, shown, groups, report))
-    for note in [*notes, *_young(request, typed)]:
+    for note in [*notes, *content.notes]:
         click.echo(f"note: {note}", err=True)
     return code
-
-
-def _young(request: NodesRequest, nodes: Sequence[Node]) -> list[str]:
-    from gpuctl.nodes.selection import young_streaks
-
-    count = 0 if request.idle is None else young_streaks(nodes, request.idle)
-    more = "the first reading without work is more recent; run it again later"
-    return [f"{output.plural(count, 'GPU')} did no work now, but for how long is not known: {more}"] if count else []
 
 
 def _table(request: NodesRequest, nodes: Sequence[Node], groups: Sequence[Group], report: Report) -> None:

@@ -17,15 +17,20 @@ Row = tuple[str, ...]
 
 def lines(nodes: Sequence[Node], groups: Sequence[Group]) -> Iterator[str]:
     """Lines of all nodes and of the summary."""
-    heads = [head(node) for node in nodes]
-    rows_of = [below(node) for node in nodes]
-    head_widths, row_widths = _widths(heads), _widths([row for rows in rows_of for row in rows])
-    for cells, rows in zip(heads, rows_of, strict=True):
-        yield _joined(cells, head_widths)
-        yield from (f"  {_joined(row, row_widths)}" for row in rows)
+    yield from (text for text, _ in entries(nodes))
     if nodes:
         yield ""
     yield from (printable(str(group)) for group in groups)
+
+
+def entries(nodes: Sequence[Node]) -> Iterator[tuple[str, Node]]:
+    """Lines of all nodes, with the node of each; those of its users and unused GPUs are indented."""
+    heads = [head(node) for node in nodes]
+    rows_of = [below(node) for node in nodes]
+    head_widths, row_widths = _widths(heads), _widths([row for rows in rows_of for row in rows])
+    for node, cells, rows in zip(nodes, heads, rows_of, strict=True):
+        yield _joined(cells, head_widths), node
+        yield from ((f"  {_joined(row, row_widths)}", node) for row in rows)
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:

@@ -14,8 +14,10 @@ from gpuctl.cli.shared import output
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nodes.model import Fleet, Node
+    from gpuctl.nodes.summary import Group
 
 Source = Callable[[], "tuple[list[Node], list[str]]"]
 NO_SSH = ("srun", "scontrol")
@@ -162,3 +164,34 @@ def _ask(request: NodesRequest, hosts: Sequence[Target]) -> Fleet:
     if request.save is not None:
         facts_file.save(request.save, fleet)
     return fleet
+
+
+@dataclass(frozen=True)
+class Content:
+    """Result of a reading: the nodes of the requested type, those to show in their order, and what follows from all."""
+
+    typed: Sequence[Node]
+    shown: Sequence[Node]
+    groups: Sequence[Group]
+    findings: Sequence[Finding]
+    notes: Sequence[str]
+
+
+def content_of(request: NodesRequest, nodes: Sequence[Node]) -> Content:
+    """Select, order, judge and summarise nodes. `InvalidInput` if none is of the requested type."""
+    from gpuctl.domain.findings import unknown
+    from gpuctl.nodes import selection, summary
+    from gpuctl.nodes.judge import judge
+
+    typed = selection.of_type(nodes, request.type)
+    shown = selection.narrow(typed, selection.Selection(request.mine, request.idle, request.sort))
+    results = [finding for node in typed for finding in judge(node)] or [unknown("use", "", "no node has GPUs")]
+    return Content(typed, shown, summary.groups(typed), results, _young(request, typed))
+
+
+def _young(request: NodesRequest, nodes: Sequence[Node]) -> list[str]:
+    from gpuctl.nodes.selection import young_streaks
+
+    count = 0 if request.idle is None else young_streaks(nodes, request.idle)
+    more = "the first reading without work is more recent; run it again later"
+    return [f"{output.plural(count, 'GPU')} did no work now, but for how long is not known: {more}"] if count else []
