@@ -326,8 +326,17 @@ def _diagnose(request: AuditRequest, hosts: Sequence[Target], fleet: Fleet) -> t
 
 
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:
-    from gpuctl.audit import knowledge
     from gpuctl.domain.report import Report
+
+    targets = judge_files(request)
+    report = Report("audit", targets, strict=request.strict)
+    publish(report, form, metrics, lambda: _show(targets))
+    sys.exit(report.exit_code)
+
+
+def judge_files(request: AuditRequest) -> dict[str, list[Finding]]:
+    """Findings of each recorded file or folder."""
+    from gpuctl.audit import knowledge
     from gpuctl.workflows import audit as flow
 
     asked = {
@@ -342,10 +351,7 @@ def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> Non
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])
-    targets = {str(path): flow.judge_path(path, catalogue) for path in paths}
-    report = Report("audit", targets, strict=request.strict)
-    publish(report, form, metrics, lambda: _show(targets))
-    sys.exit(report.exit_code)
+    return {str(path): flow.judge_path(path, catalogue) for path in paths}
 
 
 def _show(targets: Mapping[str, list[Finding]]) -> None:

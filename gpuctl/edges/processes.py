@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
+from weakref import WeakSet
 
 from gpuctl.engine import visit_failures
 
@@ -62,6 +63,8 @@ class Processes:
         self._most = most_output
         self._descendants = descendants
         self._new_session = new_session
+        with _REGISTRY:
+            _ALL.add(self)
 
     def run(  # noqa: PLR0913, PLR0917 - as subprocess.run
         self,
@@ -120,6 +123,18 @@ class Processes:
                 os.killpg(process.pid, number)
         else:
             process.send_signal(number)
+
+
+_ALL: WeakSet[Processes] = WeakSet()
+_REGISTRY = threading.Lock()
+
+
+def stop_all() -> None:
+    """Stop the programs of all threads, for a process that ends before them."""
+    with _REGISTRY:
+        running = list(_ALL)
+    for processes in running:
+        processes.stop()
 
 
 class _Exchange:

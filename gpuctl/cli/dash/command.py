@@ -1,0 +1,107 @@
+"""dash: what the commands print, on one screen that is read again and again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from gpuctl.cli.dash.names import NAMES
+from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.reservations.reserve import socket_option
+from gpuctl.cli.shared import options
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.exit_codes import INTERNAL_ERROR, INTERRUPTED
+
+if TYPE_CHECKING:
+    from gpuctl.cli.dash.screen.reader import Reader
+
+END_S = 2.0  # for readings to end with their connections
+
+
+@click.command()
+@options.as_request(
+    DashRequest,
+    click.option("--panel", type=click.Choice(NAMES), default=NAMES[0], show_default=True, help="The first panel."),
+    options.inventory,
+    options.limit,
+    options.other_context("Kubernetes context: show which pods have GPUs, from the API."),
+    click.option(
+        "--from",
+        "sources",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        multiple=True,
+        help="Show recorded facts, of `nodes --save` or `audit --save`, and query no node; repeatable.",
+    ),
+    click.option(
+        "--every",
+        type=options.Finite(1, 86400),
+        default=5,
+        show_default=True,
+        help="Seconds between two readings of the nodes.",
+    ),
+    click.option(
+        "--timeout",
+        type=options.Finite(1, 86400),
+        default=60,
+        show_default=True,
+        help="Time limit per node, in seconds; a node that does not answer delays no other.",
+    ),
+    click.option("--region", metavar="NAME", default="", callback=options.not_empty, help="AWS region of the subnets."),
+    options.aws_profile,
+    socket_option,
+)
+def dash(request: DashRequest) -> None:
+    """Show nodes, checks, runs, reservations, subnets and NCCL measurements on one screen, with a key for each.
+
+    Each panel shows what a command prints; `c` copies the command, `?` lists all keys. Nothing is changed: acts are
+    shown as commands to copy. A panel is read only while it is shown.
+    """
+    _need_terminal()
+    _check(request)
+    from gpuctl.cli.dash.panels import PANELS
+    from gpuctl.cli.dash.screen.app import Dash
+
+    app = Dash([build(request) for build in PANELS.values()], request.panel, request.target)
+    try:
+        code = app.run()
+    except KeyboardInterrupt:  # a signal, as SIGHUP of a closed terminal
+        code = INTERRUPTED
+    _end_readings(app.readers.values(), INTERNAL_ERROR if code is None else code)
+
+
+def _end_readings(readers: Iterable[Reader], code: int) -> NoReturn:
+    """End the process, and with it the readings, which may hang: the programs of their connections are ended first."""
+    from gpuctl.workflows.nodes_live import end_connections
+
+    for reader in readers:
+        reader.end()
+    end_connections()
+    end = time.monotonic() + END_S
+    for reader in readers:
+        if reader.ident is not None:
+            reader.join(max(0.0, end - time.monotonic()))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the interpreter would wait for threads of a reading that hangs
+
+
+def _need_terminal() -> None:
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        wrong = "input and output are not a terminal"
+        raise InvalidInput("draw the screen", wrong, "run it in a terminal; the commands themselves print to files")
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        wrong = f"the terminal TERM={os.environ.get('TERM', '')!r} cannot move its cursor"
+        raise InvalidInput("draw the screen", wrong, "use another terminal, or the commands themselves")
+
+
+def _check(request: DashRequest) -> None:
+    """Refuse options that exclude each other, and an inventory that cannot be read, before the screen is drawn."""
+    if request.context and request.limit and request.inventory is None:
+        raise InvalidInput("choose the nodes", "--limit needs hosts of an inventory", "leave it out")

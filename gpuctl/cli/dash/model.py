@@ -1,0 +1,130 @@
+"""Values between panels, which read, and the screen, which draws."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from gpuctl.cli.shared.options import build
+
+Request = TypeVar("Request")
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a panel. `subject`: opened by Enter, "" if nothing is; `level`: the verdict that colours it."""
+
+    text: str
+    subject: str = ""
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """Content of a panel. `head`: titles of the columns; `summary`: lines that stay below those that scroll.
+
+    `read_at`: local time of the newest values, "" before the first. `waiting`: subjects without an answer yet.
+    """
+
+    lines: Sequence[Line] = ()
+    head: str = ""
+    summary: Sequence[str] = ()
+    read_at: str = ""
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A subject in full, and the command that prints it."""
+
+    title: str
+    lines: Sequence[Line]
+    command: str
+
+
+@dataclass(frozen=True)
+class PanelKey:
+    """A key of one panel. `act`: called with the subject under the cursor; returns what opens, None for a redraw.
+
+    `prompt`: title of a question for a text; then `act` gets the text instead. `reads`: the values are read again.
+    """
+
+    key: str
+    does: str
+    act: Callable[[str], Detail | None]
+    prompt: str = ""
+    reads: bool = False
+
+
+class Panel(Protocol):
+    """A panel. `read` runs in a thread and may take long; `view` and `detail` draw what was read, without I/O to hosts.
+
+    `keys`: of this panel alone.
+    """
+
+    name: str
+    title: str
+    keys: Sequence[PanelKey]
+
+    def read(self) -> float:
+        """Read the values, or a part of them; returns the seconds until the next reading. Errors as in the command."""
+
+    def view(self) -> View:
+        """Return what was read last, as the command prints it."""
+
+    def detail(self, subject: str) -> Detail | None:
+        """Return a subject in full; None if it is not in the last reading."""
+
+    @property
+    def command(self) -> str:
+        """Command that prints the panel."""
+
+
+@dataclass
+class CommandLine:
+    """The command of a panel: words of gpuctl, and options, which keys change. Value None: a flag."""
+
+    words: Sequence[str]
+    options: dict[str, str | None] = field(default_factory=dict)
+    repeated: Sequence[tuple[str, str]] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments after the command's name."""
+        pairs = [*self.options.items(), *self.repeated]
+        return [word for name, value in pairs for word in ([name] if value is None else [name, value])]
+
+    def __str__(self) -> str:
+        return shell_text([*self.words, *self.arguments])
+
+    def toggle(self, name: str, value: str | None = None) -> None:
+        """Set an option, or remove it if it is set."""
+        if name in self.options:
+            self.options = {option: old for option, old in self.options.items() if option != name}
+        else:
+            self.options = {**self.options, name: value}
+
+    def set(self, name: str, value: str) -> None:
+        """Set an option; "" removes it."""
+        rest = {option: old for option, old in self.options.items() if option != name}
+        self.options = {**rest, name: value} if value else rest
+
+    def request(self, command: click.Command, request: type[Request]) -> Request:
+        """The request that the command gets for these arguments; click's errors if they are wrong."""
+        return build(request, values(command, self.arguments))
+
+
+def values(command: click.Command, arguments: Sequence[str]) -> Mapping[str, Any]:
+    """Values of a command's options, as click parses them."""
+    with command.make_context(command.name, list(arguments)) as context:
+        return dict(context.params)
+
+
+def shell_text(words: Sequence[str]) -> str:
+    """A command of gpuctl for a shell."""
+    return shlex.join(["gpuctl", *words])

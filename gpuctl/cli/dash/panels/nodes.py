@@ -1,0 +1,200 @@
+"""Nodes: `gpuctl nodes`, read again and again; a node that does not answer leaves only its row waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View, shell_text
+from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.nodes import command, draw
+from gpuctl.cli.nodes.reading import Content, NodesRequest, check, content_of, source
+from gpuctl.cli.shared import findings
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.engine import printable
+from gpuctl.hosts import plan as host_plan
+from gpuctl.nodes.judge import judge
+from gpuctl.nodes.model import Node, User
+from gpuctl.workflows.nodes_live import LiveNodes, of_hosts
+
+BATCH_S = 1.0  # answers of so much time are drawn together
+TIMEOUT_S = 60.0  # of `gpuctl nodes`
+LATE_S = 10.0  # after so much time, a row with earlier values says that it waits
+IDLE = "1h"
+MOST_SUMMARY = 4
+CLOCK = "%H:%M:%S"
+
+
+class NodesPanel:
+    """Nodes with their users, in the form of `gpuctl nodes`."""
+
+    name, title = "nodes", "Nodes"
+
+    def __init__(self, request: DashRequest, live: LiveNodes | None = None) -> None:
+        self._dash = request
+        self._line = request.command_line("nodes")
+        self._line.set("--timeout", f"{request.timeout:g}" if request.timeout != TIMEOUT_S else "")
+        check(self._request, "table")
+        self._with_users = True
+        self._notes: list[str] = []
+        self._nodes: Sequence[Node] = ()
+        self._read_at = ""
+        self._live = live or self._hosts()
+        self._next = 0.0
+        self.keys: Sequence[PanelKey] = (
+            PanelKey("t", "only nodes of a type, such as p5 or H100", self._of_type, prompt="type"),
+            PanelKey("m", "only your own processes, or all", lambda _: self._line.toggle("--mine")),
+            PanelKey("i", f"only GPUs idle for {IDLE}, or all", lambda _: self._line.toggle("--idle", IDLE)),
+            PanelKey("s", "next order: name, most idle, most used, …", self._sort),
+            PanelKey("u", "rows of users and unused GPUs, or none", self._toggle_users),
+        )
+
+    @property
+    def _request(self) -> NodesRequest:
+        return self._line.request(command.nodes, NodesRequest)
+
+    def _hosts(self) -> LiveNodes | None:
+        """Hosts of the inventory; None if the nodes are recorded, or those of Kubernetes."""
+        request = self._request
+        if request.recorded or request.context:
+            return None
+        hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
+        return of_hosts(hosts, request.forks, request.timeout)
+
+    @property
+    def command(self) -> str:
+        return str(self._line)
+
+    def _of_type(self, text: str) -> None:
+        self._line.set("--type", text.strip())
+
+    def _sort(self, _: str) -> None:
+        orders = command.SORTS
+        at = orders.index(self._line.options.get("--sort") or orders[0])
+        following = orders[(at + 1) % len(orders)]
+        self._line.set("--sort", following if following != orders[0] else "")
+
+    def _toggle_users(self, _: str) -> None:
+        self._with_users = not self._with_users
+
+    def read(self) -> float:
+        """One reading; of hosts, the answers of the next second, so that one that hangs delays no other."""
+        if self._live is None:
+            self._nodes, notes = source(self._request)()
+            self._notes, self._read_at = list(notes), time.strftime(CLOCK)
+            return NEVER if self._dash.sources else self._dash.every
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._dash.every
+            self._notes = []
+            self._live.start()
+        before = dict(self._live.nodes)
+        self._live.collect(BATCH_S, self._notes.append)
+        if self._live.nodes != before:
+            self._read_at = time.strftime(CLOCK)
+        self._nodes = [node for node in self._live.nodes.values() if node is not None]
+        return 0.0 if self._live.waiting else max(0.0, self._next - time.monotonic())
+
+    def view(self) -> View:
+        waiting = {} if self._live is None else self._live.waiting
+        unread = [] if self._live is None else [name for name, node in self._live.nodes.items() if node is None]
+        if not self._nodes:
+            return View(list(self._unread_lines(unread)), waiting=len(waiting))
+        try:
+            content = content_of(self._request, self._nodes)
+        except InvalidInput:
+            if not unread:
+                raise
+            return View(list(self._unread_lines(unread)), read_at=self._read_at, waiting=len(waiting))
+        lines = [*self._lines(content), *self._unread_lines(unread), *self._finding_lines(content)]
+        return View(lines, "", self._summary(content), self._read_at, len(waiting))
+
+    def _lines(self, content: Content) -> Iterator[Line]:
+        waiting = {} if self._live is None else self._live.waiting
+        late = {name: asked for name, asked in waiting.items() if time.time() - asked > LATE_S}
+        for text, node in draw.entries(content.shown):
+            if not text.startswith(" "):
+                more = f"  ({_since(late[node.name])})" if node.name in late else ""
+                yield Line(text + more, node.name, "UNKNOWN" if node.why else "")
+            elif self._with_users:
+                yield Line(text, node.name)
+
+    def _unread_lines(self, names: Sequence[str]) -> Iterator[Line]:
+        asked_at = {} if self._live is None else self._live.waiting
+        for name in names:
+            text = f"waiting: {_since(asked_at[name])}" if name in asked_at else "not asked yet"
+            yield Line(printable(f"{name}  {text}"), name, "UNKNOWN")
+
+    def _finding_lines(self, content: Content) -> Iterator[Line]:
+        wrong = [finding for finding in content.findings if finding.verdict is not Verdict.OK]
+        if wrong or self._notes or content.notes:
+            yield Line("")
+        yield from finding_lines(wrong)
+        for note in [*self._notes, *content.notes]:
+            yield Line(printable(f"note: {note}"))
+
+    def _summary(self, content: Content) -> list[str]:
+        groups = [printable(str(group)) for group in content.groups]
+        if len(groups) > MOST_SUMMARY:
+            groups = [*groups[: MOST_SUMMARY - 1], f"and {len(groups) - MOST_SUMMARY + 1} more types"]
+        return groups
+
+    def detail(self, subject: str) -> Detail | None:
+        """Users, processes and findings of a node, and the commands that act on it."""
+        node = next((node for node in self._nodes if node.name == subject), None)
+        if node is None:
+            return None
+        lines = [Line(text) for text, _ in draw.entries([node])]
+        lines += [Line(text) for user in node.users for text in _processes(node, user)]
+        if found := [finding for finding in judge(node) if finding.verdict is not Verdict.OK]:
+            lines += [Line(""), *finding_lines(found)]
+        if acts := list(self._acts(node)):
+            lines += [Line(""), Line("Commands for this node; none is run from here:")]
+            lines += [Line(f"  {text}") for text in acts]
+        return Detail(node.name, lines, self._command_of(node))
+
+    def _command_of(self, node: Node) -> str:
+        line = replace(self._line)
+        if self._live is not None:
+            line.set("--limit", node.name)
+        return str(line)
+
+    def _acts(self, node: Node) -> Iterator[str]:
+        if self._live is None:
+            return
+        place = ["--inventory", self._dash.inventory] if self._dash.inventory is not None else []
+        yield shell_text(["audit", *place, "--limit", node.name])
+        yield shell_text(["nodes", "ssh", *place, node.name])
+        yield shell_text(["nodes", "nvitop", *place, node.name])
+        for user in node.users:
+            if user.processes and not user.daemon:
+                yield shell_text(["nodes", "kill", *place, node.name, f"pid:{user.processes[0].pid}"])
+
+
+def _since(asked_at: float) -> str:
+    return f"asked at {time.strftime(CLOCK, time.localtime(asked_at))}, no answer yet"
+
+
+def _processes(node: Node, user: User) -> Iterator[str]:
+    if user.processes:
+        yield ""
+        yield printable(f"{user.who} {user.what}".rstrip() + f": {_count(user)}")
+    for one in user.processes:
+        memory = "? GiB" if one.used_mib is None else f"{one.used_mib / 1024:.1f} GiB"
+        since = "?" if one.since is None or node.now is None else draw.duration(node.now - one.since)
+        where = f"GPU {draw.ranges(one.gpus)}" if one.gpus else "no GPU"
+        yield printable(f"  pid {one.pid}  {where}  {memory}  for {since}  {one.command or one.name}").replace(
+            "\n", " "
+        )
+
+
+def _count(user: User) -> str:
+    count = len(user.processes)
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def finding_lines(wrong: Sequence[Finding]) -> Iterator[Line]:
+    """Findings as each command prints them."""
+    for text, finding in findings.entries(wrong):
+        yield Line(printable(text), finding.subject, str(finding.verdict))

@@ -1,0 +1,46 @@
+"""Lines over the panels: a subject in full, the command of a screen, or the list of keys."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from gpuctl.cli.dash.model import Detail
+from gpuctl.cli.dash.screen.lines_view import LinesView
+
+
+class TextScreen(ModalScreen[None]):
+    """A detail over the whole screen."""
+
+    CSS = """
+    TextScreen { background: $background; }
+    TextScreen > .title { height: 1; text-style: bold; background: $panel; }
+    TextScreen > .status { height: 1; background: $panel; }
+    """
+    BINDINGS = [  # noqa: RUF012 - as Textual declares it
+        Binding("escape,q", "dismiss", "back"),
+        Binding("c", "copy", "copy the command"),
+    ]
+
+    def __init__(self, detail: Detail) -> None:
+        super().__init__()
+        self._detail = detail
+        self._view = LinesView()
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._detail.title, markup=False, classes="title")
+        yield self._view
+        keys = "Esc back   c copy" if self._detail.command else "Esc back"
+        yield Static(f"{self._detail.command}   {keys}".strip(), markup=False, classes="status")
+
+    def on_mount(self) -> None:
+        self._view.show(self._detail.lines)
+        self._view.focus()
+
+    def action_copy(self) -> None:
+        """Copy the command through the terminal."""
+        if self._detail.command:
+            self.app.copy_to_clipboard(self._detail.command)
+            self.query_one(".status", Static).update("copied: " + self._detail.command)
