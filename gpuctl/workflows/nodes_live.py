@@ -60,8 +60,8 @@ class LiveNodes:
         except Exception as error:  # noqa: BLE001 - raised where the answers are collected
             self._results.put(_Failed(hosts, error))
 
-    def collect(self, wait_s: float, notify: Callable[[str], None]) -> None:
-        """Take over the answers of the next `wait_s` seconds, or until all have answered."""
+    def collect(self, wait_s: float, notify: Callable[[str], None]) -> int:
+        """Take over the answers of the next `wait_s` seconds, or until all have answered; returns their number."""
         end = time.monotonic() + wait_s
         results: list[HostResult] = []
         while self._asked_at:
@@ -80,6 +80,7 @@ class LiveNodes:
             errors = {result.host: result.wrong for result in results if result.answer is None}
             fleet = Fleet(answers, errors, round(time.time()))
             self.nodes |= {node.name: node for node in flow.use([fleet], recorded=False, notify=notify)}
+        return len(results)
 
 
 def of_hosts(hosts: Sequence[Target], forks: int, timeout_s: float) -> LiveNodes:

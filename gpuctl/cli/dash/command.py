@@ -68,7 +68,7 @@ def dash(request: DashRequest) -> None:
     from gpuctl.cli.dash.panels import PANELS
     from gpuctl.cli.dash.screen.app import Dash
 
-    app = Dash([build(request) for build in PANELS.values()], request.panel, request.target)
+    app = Dash([build(request) for build in PANELS.values()], request.panel)
     try:
         code = app.run()
     except KeyboardInterrupt:  # a signal, as SIGHUP of a closed terminal

@@ -40,10 +40,3 @@ class DashRequest:
 
     def _sources(self) -> Sequence[tuple[str, str]]:
         return [("--from", str(source)) for source in self.sources]
-
-    @property
-    def target(self) -> str:
-        """Name of the nodes for people."""
-        if self.sources:
-            return ", ".join(str(source) for source in self.sources)
-        return self.context or self.inventory or "this machine"

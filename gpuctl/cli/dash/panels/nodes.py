@@ -43,6 +43,7 @@ class NodesPanel:
         self._read_at = ""
         self._live = live or self._hosts()
         self._next = 0.0
+        self._drawn: dict[str, tuple[Node, draw.Cells]] = {}
         self.keys: Sequence[PanelKey] = (
             PanelKey("t", "only nodes of a type, such as p5 or H100", self._of_type, prompt="type"),
             PanelKey("m", "only your own processes, or all", lambda _: self._line.toggle("--mine")),
@@ -89,9 +90,7 @@ class NodesPanel:
             self._next = time.monotonic() + self._dash.every
             self._notes = []
             self._live.start()
-        before = dict(self._live.nodes)
-        self._live.collect(BATCH_S, self._notes.append)
-        if self._live.nodes != before:
+        if self._live.collect(BATCH_S, self._notes.append):
             self._read_at = time.strftime(CLOCK)
         self._nodes = [node for node in self._live.nodes.values() if node is not None]
         return 0.0 if self._live.waiting else max(0.0, self._next - time.monotonic())
@@ -113,12 +112,19 @@ class NodesPanel:
     def _lines(self, content: Content) -> Iterator[Line]:
         waiting = {} if self._live is None else self._live.waiting
         late = {name: asked for name, asked in waiting.items() if time.time() - asked > LATE_S}
-        for text, node in draw.entries(content.shown):
+        for text, node in draw.entries(content.shown, self._cells):
             if not text.startswith(" "):
                 more = f"  ({_since(late[node.name])})" if node.name in late else ""
                 yield Line(text + more, node.name, "UNKNOWN" if node.why else "")
             elif self._with_users:
                 yield Line(text, node.name)
+
+    def _cells(self, node: Node) -> draw.Cells:
+        """Cells of a node, drawn once for each reading of it: a key must not draw a thousand nodes again."""
+        drawn = self._drawn.get(node.name)
+        if drawn is None or drawn[0] is not node:
+            drawn = self._drawn[node.name] = (node, draw.cells(node))
+        return drawn[1]
 
     def _unread_lines(self, names: Sequence[str]) -> Iterator[Line]:
         asked_at = {} if self._live is None else self._live.waiting

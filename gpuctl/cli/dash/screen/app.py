@@ -50,10 +50,10 @@ class _State:
 
 
 class Dash(App[int]):
-    """Panels, one at a time; `target`: name of the nodes for the status line."""
+    """Panels, one at a time."""
 
     CSS = """
-    #tabs, #status { height: 1; background: $panel; }
+    #tabs, #status { height: 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
     #summary { height: auto; max-height: 4; text-style: bold; display: none; }
     #error { height: auto; max-height: 7; color: $text-error; display: none; }
     #prompt { height: 1; border: none; padding: 0; display: none; }
@@ -80,11 +80,10 @@ class Dash(App[int]):
             super().__init__()
             self.panel = panel
 
-    def __init__(self, panels: Sequence[Panel], first: str, target: str) -> None:
+    def __init__(self, panels: Sequence[Panel], first: str) -> None:
         super().__init__()
         self.animation_level = "none"
         self._panels = {panel.name: panel for panel in panels}
-        self._target = target
         self.panel = self._panels[first]
         self._states = dict.fromkeys(self._panels, _State())
         self.readers = {name: Reader(panel, self._on_read) for name, panel in self._panels.items()}
@@ -155,14 +154,14 @@ class Dash(App[int]):
 
     def _show_status(self) -> None:
         view, lines = self._states[self.panel.name].view, self.view
-        parts = [self._target]
+        parts = ["? keys  q quit"]
         if view.read_at:
             parts.append(f"read at {view.read_at}")
         if view.waiting:
             parts.append(f"waiting for {view.waiting}")
         if lines.filter:
             parts.append(f"filter: {lines.filter}")
-        _update(self.query_one("#status", Static), "  ·  ".join([*parts, "? keys", "q quit"]))
+        _update(self.query_one("#status", Static), "  ·  ".join([*parts, self.panel.command]))
 
     def _show_tabs(self) -> None:
         entries = []

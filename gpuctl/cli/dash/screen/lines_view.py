@@ -107,6 +107,11 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
         return places[min(cursor - first_before, len(places) - 1)] if places else min(cursor, last)
 
     @property
+    def _columns(self) -> int:
+        """Columns beside the scroll bar."""
+        return self.scrollable_content_region.width
+
+    @property
     def _rows(self) -> int:
         """Rows for lines."""
         return max(1, self.size.height - bool(self._head))
@@ -135,7 +140,7 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
     def action_shift(self, steps: int) -> None:
         """Show more of the right ends of the lines, or less."""
         longest = max((cell_len(line.text) for line in self._lines), default=0)
-        most = max(0, longest - self.size.width + STEP)
+        most = max(0, longest - self._columns + STEP)
         self._left = min(max(0, self._left + steps * STEP), most)
         self.refresh()
 
@@ -159,13 +164,13 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
             return self._strip(self._head, base + HEAD)
         at = self.scroll_offset.y + y - bool(self._head)
         if not 0 <= at < len(self._lines):
-            return Strip.blank(self.size.width, base)
+            return Strip.blank(self._columns, base)
         line = self._lines[at]
         style = base + COLOURS.get(line.level, PLAIN)
         return self._strip(line.text, style + CURSOR if at == self.cursor and self.has_focus else style)
 
     def _strip(self, text: str, style: Style) -> Strip:
-        width = self.size.width
+        width = self._columns
         shown = text[self._left :]
         if cell_len(shown) > width:
             shown = set_cell_size(shown, width - 1) + "…"
