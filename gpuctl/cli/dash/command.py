@@ -35,7 +35,7 @@ END_S = 2.0  # for readings to end with their connections
         "--from",
         "sources",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),
         multiple=True,
         help="Show recorded facts, of `nodes --save` or `audit --save`, and query no node; repeatable.",
     ),

@@ -1,0 +1,170 @@
+"""Each panel shows what its command prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuctl.cli.app import app
+from gpuctl.cli.dash.model import NEVER, Panel
+from gpuctl.cli.dash.panels.checks import ChecksPanel
+from gpuctl.cli.dash.panels.nccl import NcclPanel
+from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.panels.reservations import ReservationsPanel
+from gpuctl.cli.dash.panels.runs import RunsPanel
+from gpuctl.cli.dash.panels.subnets import SubnetsPanel
+from gpuctl.cli.dash.request import DashRequest
+from gpuctl.core import run_history
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.run_history import RunRecord
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.edges.unix_socket import serving
+from gpuctl.nccl import history
+from gpuctl.nodes import facts_file
+from gpuctl.nodes.model import Fleet
+from gpuctl.reservations.demo import Demo
+from gpuctl.reservations.rules.model import Caller
+from gpuctl.subnets import flow as subnets
+from tests.rig.gpu_user_facts import NOW, facts, process
+from tests.rig.nccl.builders import ended
+from tests.rig.subnet_model import listing, subnet
+
+XID_79 = "[ 5.000001] NVRM: Xid (PCI:0000:66:00): 79, GPU has fallen off the bus.\n"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+
+
+def request(*sources: Path, context: str = "", socket: Path = Path("/no/socket")) -> DashRequest:
+    return DashRequest("nodes", None, "", context, sources, 5, 60, "eu-west-1", "", socket)
+
+
+def printed(command: str) -> list[str]:
+    """Lines that a command prints, without the empty ones."""
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert not isinstance(result.exception, GpuctlError), result.exception
+    return [line.rstrip() for line in result.output.splitlines() if line.strip()]
+
+
+def drawn(panel: Panel) -> list[str]:
+    """Lines of a panel after a reading, without the empty ones."""
+    panel.read()
+    view = panel.view()
+    texts = [view.head, *(line.text for line in view.lines), *view.summary]
+    return [text.rstrip() for text in texts if text.strip()]
+
+
+def press(panel: Panel, key: str, text: str = "") -> None:
+    [entry] = [entry for entry in panel.keys if entry.key == key]
+    entry.act(text)
+
+
+@pytest.mark.parametrize("keys", ["", "m", "s", "ss", "im"])
+def test_nodes_are_those_of_the_command(tmp_path: Path, keys: str) -> None:
+    path = tmp_path / "facts.json"
+    fleet = {"b": facts(process(7, login_uid=1001), on={3: [7]}), "a": facts(), "c": facts(pid_namespace="nested")}
+    facts_file.save(path, Fleet(fleet, {"lost": "no route"}, NOW))
+    panel = NodesPanel(request(path))
+    for key in keys:
+        press(panel, key)
+    assert sorted(drawn(panel)) == sorted(printed(panel.command))
+
+
+def test_findings_are_those_of_the_command_with_an_explanation(tmp_path: Path) -> None:
+    log = tmp_path / "dmesg.txt"
+    log.write_text(XID_79)
+    panel = ChecksPanel(request(log))
+    assert panel.read() == NEVER
+    [first, *_] = panel.view().lines
+    assert first.level == "FAIL"
+    assert first.text in [line.strip() for line in printed(panel.command)]
+    detail = panel.detail(first.subject)
+    assert detail is not None
+    assert any("fell off" in line.text for line in detail.lines)
+    [explain] = [key.act for key in panel.keys if key.key == "e"]
+    explained = explain(first.subject)
+    assert explained is not None
+    assert [line.text.rstrip() for line in explained.lines if line.text] == printed(explained.command)
+
+
+def test_checks_of_a_context_start_no_pod() -> None:
+    with pytest.raises(InvalidInput, match="this screen starts none") as error:
+        ChecksPanel(request(context="prod-eu")).read()
+    assert "gpuctl audit --context prod-eu --probe" in error.value.hint
+
+
+def test_runs_are_those_of_the_command_with_their_undo() -> None:
+    command = ["tune-nodes", "--inventory", "prod"]
+    hosts = {"gpu-1": {"host": "gpu-1", "record": "000003"}}
+    run_history.save(RunRecord("20260101-000000-1", "2026-01-01T00:00:00Z", "ann@desk", command, 0, hosts))
+    run_history.save(RunRecord("20260102-000000-1", "2026-01-02T00:00:00Z", "ann@desk", ["nodes", "kill"], None, {}))
+    panel = RunsPanel(request())
+    head, newest, oldest = drawn(panel)
+    assert [head, oldest, newest] == printed(panel.command)
+    detail = panel.detail("20260101-000000-1")
+    assert detail is not None
+    texts = [line.text for line in detail.lines]
+    assert "  gpuctl rollback --inventory prod --limit gpu-1" in texts
+    assert "  # record of this run on gpu-1: 000003" in texts
+    assert [text for text in texts[texts.index("") + 1 :] if text] == printed(detail.command)
+    killed = panel.detail("20260102-000000-1")
+    assert killed is not None
+    assert killed.lines[1].text == "  no command takes this run back, or it changed nothing"
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Iterator[Path]:
+    demo = Demo()
+    with serving(tmp_path / "s", lambda _, call: demo.service.answer(Caller("ada", "vision"), call)):
+        yield tmp_path / "s"
+
+
+def test_reservations_are_those_of_the_commands(socket: Path) -> None:
+    printed(f"gpuctl reserve --gpus 16 --hours 1 --name sweep --no-wait --socket {socket}")
+    printed(f"gpuctl reserve --gpus 8 --hours 1 --no-wait --socket {socket}")
+    panel = ReservationsPanel(request(socket=socket))
+    texts = [text.strip() for text in drawn(panel)]
+    for name in ("list", "queue", "availability"):
+        assert set(printed(f"gpuctl reservations {name} --socket {socket}")) <= set(texts)
+    assert texts[-1] == "0 of 16 GPUs free"
+    [subject, *_] = [line.subject for line in panel.view().lines if line.subject]
+    detail = panel.detail(subject)
+    assert detail is not None
+    assert f"  gpuctl reservations cancel {subject} --socket {socket}" in [line.text for line in detail.lines]
+    press(panel, "m")
+    assert panel.command == f"gpuctl reservations list --socket {socket} --mine"
+
+
+def test_no_service_is_the_error_of_the_command() -> None:
+    with pytest.raises(GpuctlError, match="cannot ask the reservation service"):
+        ReservationsPanel(request()).read()
+
+
+def test_subnets_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = listing(subnet("10.0.0.0/26", addresses=[f"10.0.0.{n}" for n in range(4, 63)]))
+    monkeypatch.setattr(subnets, "connect", lambda *_: None)
+    monkeypatch.setattr(subnets, "list_subnets", lambda *_: made)
+    panel = SubnetsPanel(request())
+    texts = printed(panel.command)
+    assert set(drawn(panel)[:-1]) <= set(texts)
+    detail = panel.detail(made.subnets[0].name)
+    assert detail is not None
+    assert {line.text.rstrip() for line in detail.lines} - {""} <= set(texts)
+    press(panel, "v", "vpc-1")
+    assert panel.command == "gpuctl subnets --region eu-west-1 --vpc vpc-1"
+
+
+def test_measurements_are_those_of_the_command() -> None:
+    finding = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
+    number = history.save_results("pairs", "prod", [ended("a", "b", busbw=300)], [finding])
+    panel = NcclPanel(request())
+    assert drawn(panel)[:-1] == printed(panel.command)
+    detail = panel.detail(str(number))
+    assert detail is not None
+    assert "baseline" in "\n".join(line.text for line in detail.lines)

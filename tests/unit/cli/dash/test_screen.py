@@ -1,0 +1,277 @@
+"""The screen of `gpuctl dash`: keys, filter, errors, nodes that hang, a thousand nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View
+from gpuctl.cli.dash.names import NAMES
+from gpuctl.cli.dash.panels import PANELS
+from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.dash.screen.app import Dash
+from gpuctl.cli.dash.screen.lines_view import LinesView, filtered
+from gpuctl.cli.dash.screen.text_screen import TextScreen
+from gpuctl.core.errors import GpuctlError
+from gpuctl.hosts.model import HostResult, Target
+from gpuctl.nodes import facts_file
+from gpuctl.nodes.model import Fleet
+from gpuctl.workflows.nodes_live import LiveNodes
+from tests.rig.gpu_user_facts import NOW, facts, process
+
+SIZE = (80, 24)
+Play = Callable[[Dash, "Pilot[int]"], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+
+
+def request(tmp_path: Path, *sources: Path, inventory: str | None = None) -> DashRequest:
+    return DashRequest("nodes", inventory, "", "", sources, 5, 60, "", "", tmp_path / "no-socket")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.json"
+    busy = facts(process(7, login_uid=1001), on={3: [7]})
+    facts_file.save(path, Fleet({"gpu-1": busy, "gpu-2": facts()}, {"gpu-3": "no route to host"}, NOW))
+    return path
+
+
+class Fixed:
+    """A panel with these lines; `error` is raised by each reading."""
+
+    name, title = "fixed", "Fixed"
+    command = "gpuctl fixed --all"
+    keys: Sequence[PanelKey] = ()
+
+    def __init__(self, lines: Sequence[Line] = (), error: Exception | None = None) -> None:
+        self.lines, self.error, self.readings = lines, error, 0
+
+    def read(self) -> float:
+        self.readings += 1
+        if self.error is not None:
+            raise self.error
+        return NEVER
+
+    def view(self) -> View:
+        return View(self.lines, "", (), "12:00:00")
+
+    def detail(self, subject: str) -> Detail | None:
+        return Detail(subject, [Line(f"all of {subject}")], f"gpuctl fixed {subject}")
+
+
+def play(app: Dash, steps: Play, size: tuple[int, int] = SIZE) -> None:
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await steps(app, pilot)
+
+    asyncio.run(run())
+    for reader in app.readers.values():
+        reader.end()
+
+
+async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(screen(pilot.app))
+
+
+def screen(app: object) -> str:
+    assert isinstance(app, Dash)
+    rows = [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
+    return "\n".join(rows)
+
+
+def panels(made: DashRequest) -> list[object]:
+    return [build(made) for build in PANELS.values()]
+
+
+def test_the_names_of_the_option_are_the_panels() -> None:
+    assert tuple(PANELS) == NAMES
+
+
+def test_nodes_are_shown_filtered_and_opened(tmp_path: Path, saved: Path) -> None:
+    app = Dash([NodesPanel(request(tmp_path, saved))], "nodes")
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "gpu-3" in screen(app))
+        assert "gpu-1  p5.48xlarge  8 GPUs  1 in use, 7 idle" in screen(app)
+        assert "UNKNOWN: no route to host" in screen(app)
+        assert "1 of 16 GPUs in use" in screen(app)
+        await pilot.press("slash", *"route", "enter")
+        assert {line.subject for line in app.view.lines if line.subject} == {"gpu-3"}
+        assert "filter: route" in screen(app)
+        await pilot.press("escape", "home", "enter")
+        assert isinstance(app.screen, TextScreen)
+        await until(pilot, lambda: "pid 7  GPU 3" in screen(app))
+
+    play(app, steps)
+
+
+def test_keys_change_the_command_and_what_is_shown(tmp_path: Path, saved: Path) -> None:
+    panel = NodesPanel(request(tmp_path, saved))
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "gpu-3" in screen(app))
+        await pilot.press("m", "s", "i")
+        assert panel.command == f"gpuctl nodes --mine --sort name --idle 1h --from {saved}"
+        await pilot.press("m", "i", "u")
+        await until(pilot, lambda: "bob" not in screen(app))
+        await pilot.press("t", *"p99", "enter")
+        await until(pilot, lambda: "no node is of this type" in screen(app) or "gpu-1" not in screen(app))
+        await pilot.press("c")
+        await until(pilot, lambda: "--type p99" in screen(app))
+        assert app.clipboard == panel.command
+
+    play(Dash([panel], "nodes"), steps)
+
+
+def test_every_key_of_the_help_is_bound_once_and_does_something(tmp_path: Path, saved: Path) -> None:
+    app = Dash([build(request(tmp_path, saved)) for build in PANELS.values()], "nodes")
+    lines = {key for binding in LinesView.BINDINGS for key in binding.key.split(",")}
+    everywhere = {key for binding in Dash.BINDINGS for key in binding.key.split(",")} | set("1234567890")
+    assert not lines & everywhere
+    for panel in app._panels.values():
+        own = [key.key for key in panel.keys]
+        assert len(own) == len(set(own))
+        assert not set(own) & (lines | everywhere), panel.name
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        for number, name in enumerate(NAMES, 1):
+            await pilot.press(str(number))
+            assert app.panel.name == name
+            await pilot.press("question_mark")
+            await pilot.pause()
+            shown = "\n".join(app.help_lines())
+            assert all(f"  {key.key:<16}{key.does}" in shown for key in app.panel.keys)
+            await pilot.press("escape")
+        await pilot.press("tab")
+        assert app.panel.name == NAMES[0]
+        await pilot.press("shift+tab")
+        assert app.panel.name == NAMES[-1]
+
+    play(app, steps)
+
+
+def test_every_key_for_lines_moves(tmp_path: Path) -> None:
+    lines = [Line(f"line {number} {'x' * 200}", str(number)) for number in range(100)]
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "line 0" in screen(app))
+        for keys, cursor in (
+            ("j", 1), ("down", 2), ("k", 1), ("up", 0), ("pagedown", 20), ("ctrl+f", 40), ("ctrl+b", 20), ("pageup", 0),
+            ("G", 99), ("g", 0), ("end", 99), ("home", 0),
+        ):  # fmt: skip
+            await pilot.press(keys)
+            assert abs(app.view.cursor - cursor) <= 4, keys
+        assert "…" in screen(app)
+        await pilot.press("l", "right")
+        assert "line 0" not in screen(app)
+        await pilot.press("left", "h")
+        assert "line 0" in screen(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "all of 0" in screen(app))
+
+    play(Dash([Fixed(lines)], "fixed"), steps)
+
+
+def test_an_error_is_shown_in_the_words_of_the_command_and_values_stay(tmp_path: Path) -> None:
+    panel = Fixed([Line("a value")])
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        panel.error = GpuctlError("ask the service", "no route", "start it")
+        await pilot.press("r")
+        await until(pilot, lambda: "gpuctl: cannot ask the service: no route" in screen(app))
+        assert "hint: start it" in screen(app)
+        assert "a value" in screen(app)
+        panel.error = None
+        await pilot.press("r")
+        await until(pilot, lambda: "no route" not in screen(app))
+
+    play(Dash([panel], "fixed"), steps)
+
+
+def test_a_fault_of_gpuctl_names_its_log(tmp_path: Path) -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "gpuctl itself failed: nothing to divide" in screen(app))
+
+    play(Dash([Fixed(error=ZeroDivisionError("nothing to divide"))], "fixed"), steps)
+    assert list((tmp_path / "state/faults").iterdir())
+
+
+def test_a_node_that_hangs_leaves_only_its_row_waiting(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    def ask(hosts: Sequence[Target], on_result: Callable[[HostResult], None]) -> None:
+        for host in hosts:
+            if host.name != "gpu-2":
+                on_result(HostResult(host.name, answer={"use": facts()}))
+        if any(host.name == "gpu-2" for host in hosts):
+            released.wait(30)
+
+    live = LiveNodes([Target(name) for name in ("gpu-1", "gpu-2", "gpu-3")], ask)
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "gpu-3  p5.48xlarge" in screen(app))
+        assert "gpu-2  waiting: asked at" in screen(app)
+        assert "waiting for 1" in screen(app)
+        await pilot.press("q")
+
+    app = Dash([NodesPanel(request(tmp_path, inventory="prod"), live)], "nodes")
+    play(app, steps)
+    released.set()
+    assert app.return_value == 0
+
+
+def test_a_thousand_nodes_are_drawn_and_the_last_is_reached(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.json"
+    facts_file.save(path, Fleet({f"gpu-{n}": facts() for n in range(1000)}, {}, NOW))
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: len(app.view.lines) >= 1000)
+        await pilot.press("end")
+        await until(pilot, lambda: "gpu-999" in screen(app))
+        assert "1000 \u00d7 p5" in screen(app)
+
+    play(Dash([NodesPanel(request(tmp_path, path))], "nodes"), steps, (300, 80))
+
+
+def test_ctrl_c_quits_with_its_exit_code(tmp_path: Path) -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await pilot.press("question_mark", "ctrl+c")
+
+    app = Dash([Fixed()], "fixed")
+    play(app, steps)
+    assert app.return_value == 130
+
+
+def test_the_cursor_stays_on_its_subject(tmp_path: Path) -> None:
+    panel = Fixed([Line(name, name) for name in "abc"])
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: len(app.view.lines) == 3)
+        await pilot.press("j")
+        panel.lines = [Line(name, name) for name in "xyabc"]
+        await pilot.press("r")
+        await until(pilot, lambda: len(app.view.lines) == 5)
+        assert app.view.subject == "b"
+
+    play(Dash([panel], "fixed"), steps)
+
+
+def test_a_filter_keeps_all_lines_of_a_subject() -> None:
+    lines = [Line("gpu-1", "gpu-1"), Line("  alice", "gpu-1"), Line("gpu-2", "gpu-2"), Line("note: alice")]
+    assert [line.text for line in filtered(lines, "ALICE")] == ["gpu-1", "  alice", "note: alice"]
+    assert list(filtered(lines, "")) == lines
