@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 from textual.pilot import Pilot
 
 from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View
@@ -93,8 +94,8 @@ def screen(app: object) -> str:
     return "\n".join(rows)
 
 
-def panels(made: DashRequest) -> list[object]:
-    return [build(made) for build in PANELS.values()]
+def keys_of(bindings: Iterable[object]) -> set[str]:
+    return {key for one in bindings if isinstance(one, Binding) for key in one.key.split(",")}
 
 
 def test_the_names_of_the_option_are_the_panels() -> None:
@@ -139,8 +140,7 @@ def test_keys_change_the_command_and_what_is_shown(tmp_path: Path, saved: Path) 
 
 def test_every_key_of_the_help_is_bound_once_and_does_something(tmp_path: Path, saved: Path) -> None:
     app = Dash([build(request(tmp_path, saved)) for build in PANELS.values()], "nodes")
-    lines = {key for binding in LinesView.BINDINGS for key in binding.key.split(",")}
-    everywhere = {key for binding in Dash.BINDINGS for key in binding.key.split(",")} | set("1234567890")
+    lines, everywhere = keys_of(LinesView.BINDINGS), keys_of(Dash.BINDINGS) | set("1234567890")
     assert not lines & everywhere
     for panel in app._panels.values():
         own = [key.key for key in panel.keys]
