@@ -25,18 +25,28 @@ class _Failed:
     error: Exception
 
 
+@dataclass(frozen=True)
+class _Arrived:
+    """Result of a host, and the Unix time of its arrival: it may be collected much later."""
+
+    result: HostResult
+    at: int
+
+
 class LiveNodes:
     """Readings of hosts. `ask`: asks hosts and hands over each result as it arrives; see nodes.ask.
 
-    `nodes`: the newest use of each host, in the order of the hosts; None until it has answered or failed.
+    `nodes`: the newest use of each host, in the order of the hosts; None until it has answered or failed. `read_at`:
+    Unix time of the newest answer, None before the first.
     """
 
     def __init__(self, hosts: Sequence[Target], ask: Ask) -> None:
         self.nodes: dict[str, Node | None] = dict.fromkeys(host.name for host in hosts)
         self._hosts = [host for host in hosts if not host.needs_ansible]
         self._ask = ask
+        self.read_at: int | None = None
         self._asked_at: dict[str, float] = {}
-        self._results: queue.SimpleQueue[HostResult | _Failed] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[_Arrived | _Failed] = queue.SimpleQueue()
         for host in hosts:
             if host.needs_ansible:
                 why = f"only Ansible can reach it: {host.needs_ansible}"
@@ -56,31 +66,40 @@ class LiveNodes:
 
     def _read(self, hosts: Sequence[Target]) -> None:
         try:
-            self._ask(hosts, self._results.put)
+            self._ask(hosts, lambda result: self._results.put(_Arrived(result, round(time.time()))))
         except Exception as error:  # noqa: BLE001 - raised where the answers are collected
             self._results.put(_Failed(hosts, error))
 
     def collect(self, wait_s: float, notify: Callable[[str], None]) -> int:
         """Take over the answers of the next `wait_s` seconds, or until all have answered; returns their number."""
         end = time.monotonic() + wait_s
-        results: list[HostResult] = []
+        arrived: list[_Arrived] = []
         while self._asked_at:
             try:
-                result = self._results.get(timeout=max(0.0, end - time.monotonic()))
+                entry = self._results.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 break
-            if isinstance(result, _Failed):
-                for host in result.hosts:
+            if isinstance(entry, _Failed):
+                for host in entry.hosts:
                     self._asked_at.pop(host.name, None)
-                raise result.error
-            self._asked_at.pop(result.host, None)
-            results.append(result)
-        if results:
-            answers = {result.host: result.answer["use"] for result in results if result.answer is not None}
-            errors = {result.host: result.wrong for result in results if result.answer is None}
-            fleet = Fleet(answers, errors, round(time.time()))
-            self.nodes |= {node.name: node for node in flow.use([fleet], recorded=False, notify=notify)}
-        return len(results)
+                raise entry.error
+            self._asked_at.pop(entry.result.host, None)
+            arrived.append(entry)
+        if arrived:
+            self.read_at = max(entry.at for entry in arrived)
+            self.nodes |= {node.name: node for node in flow.use(_fleets(arrived), recorded=False, notify=notify)}
+        return len(arrived)
+
+
+def _fleets(arrived: Sequence[_Arrived]) -> list[Fleet]:
+    """Facts by the second of their arrival, the oldest first."""
+    fleets = []
+    for at in sorted({entry.at for entry in arrived}):
+        results = [entry.result for entry in arrived if entry.at == at]
+        answers = {result.host: result.answer["use"] for result in results if result.answer is not None}
+        errors = {result.host: result.wrong for result in results if result.answer is None}
+        fleets.append(Fleet(answers, errors, at))
+    return fleets
 
 
 def of_hosts(hosts: Sequence[Target], forks: int, timeout_s: float) -> LiveNodes:

@@ -35,7 +35,7 @@ END_S = 2.0  # for readings to end with their connections
         "--from",
         "sources",
         metavar="FILE",
-        type=click.Path(path_type=Path),
+        type=click.Path(exists=True, path_type=Path),
         multiple=True,
         help="Show recorded facts, of `nodes --save` or `audit --save`, and query no node; repeatable.",
     ),
@@ -64,7 +64,6 @@ def dash(request: DashRequest) -> None:
     shown as commands to copy. A panel is read only while it is shown.
     """
     _need_terminal()
-    _check(request)
     from gpuctl.cli.dash.panels import PANELS
     from gpuctl.cli.dash.screen.app import Dash
 
@@ -93,15 +92,10 @@ def _end_readings(readers: Iterable[Reader], code: int) -> NoReturn:
 
 
 def _need_terminal() -> None:
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    if not all(stream is not None and stream.isatty() for stream in streams):  # None: closed by the caller
         wrong = "input and output are not a terminal"
         raise InvalidInput("draw the screen", wrong, "run it in a terminal; the commands themselves print to files")
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         wrong = f"the terminal TERM={os.environ.get('TERM', '')!r} cannot move its cursor"
         raise InvalidInput("draw the screen", wrong, "use another terminal, or the commands themselves")
-
-
-def _check(request: DashRequest) -> None:
-    """Refuse options that exclude each other, and an inventory that cannot be read, before the screen is drawn."""
-    if request.context and request.limit and request.inventory is None:
-        raise InvalidInput("choose the nodes", "--limit needs hosts of an inventory", "leave it out")

@@ -26,7 +26,7 @@ def group(context: click.Context, form: Output) -> None:
     """
     if context.invoked_subcommand:
         return
-    runs, damaged = load_all()
+    runs, damaged = load_all(run_history.names())
     if form == "table":
         output.table(HEAD, rows(runs))
     else:
@@ -35,11 +35,11 @@ def group(context: click.Context, form: Output) -> None:
         raise damaged[0]
 
 
-def load_all() -> tuple[list[RunRecord], list[InvalidInput]]:
-    """All runs whose records can be read, and why the others cannot."""
+def load_all(names: Sequence[str]) -> tuple[list[RunRecord], list[InvalidInput]]:
+    """Runs whose records can be read, and why the others cannot."""
     runs: list[RunRecord] = []
     damaged: list[InvalidInput] = []
-    for name in run_history.names():
+    for name in names:
         try:
             runs.append(run_history.load(name))
         except InvalidInput as error:

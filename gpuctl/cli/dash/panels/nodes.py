@@ -90,8 +90,9 @@ class NodesPanel:
             self._next = time.monotonic() + self._dash.every
             self._notes = []
             self._live.start()
-        if self._live.collect(BATCH_S, self._notes.append):
-            self._read_at = time.strftime(CLOCK)
+        self._live.collect(BATCH_S, self._notes.append)
+        if self._live.read_at is not None:
+            self._read_at = time.strftime(CLOCK, time.localtime(self._live.read_at))
         self._nodes = [node for node in self._live.nodes.values() if node is not None]
         return 0.0 if self._live.waiting else max(0.0, self._next - time.monotonic())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import yaml
 
@@ -11,11 +12,13 @@ from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.hosts import runs
 from gpuctl.cli.shared import output
+from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.run_history import RunRecord
 from gpuctl.engine import printable
 
 PAUSE_S = 30.0
+MOST_HOSTS = 50  # whose results are shown; those of a thousand hosts are 30 MB
 UNDONE_BY_ROLLBACK = ("tune-nodes", "bootstrap gpu-node", "gpu-node bootstrap")
 NO_UNDO = "no command takes this run back"
 
@@ -33,9 +36,13 @@ class RunsPanel:
         self.keys: Sequence[PanelKey] = ()
 
     def read(self) -> float:
-        """Read all records."""
-        loaded, self._damaged = runs.load_all()
-        self._runs, self._read_at = {run.name: run for run in reversed(loaded)}, time.strftime("%H:%M:%S")
+        """Read the records that are new, or had not ended; of hosts, only the names stay in memory."""
+        names = run_history.names()
+        ended = {name: run for name, run in self._runs.items() if run.exit_code is not None}
+        loaded, self._damaged = runs.load_all([name for name in names if name not in ended])
+        known = ended | {run.name: replace(run, hosts=dict.fromkeys(run.hosts)) for run in loaded}
+        self._runs = {name: known[name] for name in reversed(names) if name in known}
+        self._read_at = time.strftime("%H:%M:%S")
         return PAUSE_S
 
     def view(self) -> View:
@@ -49,12 +56,16 @@ class RunsPanel:
 
     def detail(self, subject: str) -> Detail | None:
         """Return the record of a run, and below it the command that undoes it."""
-        run = self._runs.get(subject)
-        if run is None:
+        if subject not in self._runs:
             return None
+        run = run_history.load(subject)
         lines = [Line("Undo (not run from here):"), *(Line(f"  {text}") for text in undo(run)), Line("")]
-        text = yaml.safe_dump(vars(run), sort_keys=False, allow_unicode=True, width=110)
-        lines += [Line(printable(text)) for text in text.splitlines()]
+        shown, rest = vars(run), ""
+        if len(run.hosts) > MOST_HOSTS:
+            shown = {**shown, "hosts": sorted(run.hosts)}
+            rest = f"results of the hosts: {shell_text(['runs', 'show', run.name])}"
+        text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=110)
+        lines += [Line(printable(text)) for text in [*text.splitlines(), rest]]
         return Detail(run.name, lines, shell_text(["runs", "show", run.name]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -88,6 +88,7 @@ class Dash(App[int]):
         self._states = dict.fromkeys(self._panels, _State())
         self.readers = {name: Reader(panel, self._on_read) for name, panel in self._panels.items()}
         self._question: PanelKey | None = None
+        self._acting = asyncio.Lock()
         for digit, panel in zip(DIGITS, panels, strict=False):
             self.bind(digit, f"panel('{panel.name}')", description=f"panel {panel.title}", show=False)
         for key in {key.key for panel in panels for key in panel.keys}:
@@ -208,13 +209,22 @@ class Dash(App[int]):
                 self._act(entry, self.view.subject)
 
     def _act(self, key: PanelKey, text: str) -> None:
-        detail = key.act(text)
+        self._open(lambda: key.act(text), key)
+
+    def _open(self, make: Callable[[], Detail | None], key: PanelKey | None = None) -> None:
+        """Open what a function returns; it is called in a thread, as it may read files. Without a result, draw."""
+        self.run_worker(self._opened(make, key), group="open")
+
+    async def _opened(self, make: Callable[[], Detail | None], key: PanelKey | None) -> None:
+        async with self._acting:  # keys in the order in which they were pressed
+            detail = await asyncio.to_thread(_or_error, make)
         if detail is not None:
-            self.push_screen(TextScreen(detail))
-            return
-        if key.reads:
-            self.action_read()
-        self._redraw()
+            if len(self.screen_stack) == 1:  # not over another that was opened meanwhile
+                self.push_screen(TextScreen(detail))
+        elif key is not None:
+            if key.reads:
+                self.action_read()
+            self._redraw()
 
     def action_filter(self) -> None:
         """Ask for the text of the filter."""
@@ -256,9 +266,8 @@ class Dash(App[int]):
 
     def on_lines_view_opened(self, message: LinesView.Opened) -> None:
         """Open a subject in full."""
-        detail = self.panel.detail(message.subject)
-        if detail is not None:
-            self.push_screen(TextScreen(detail))
+        panel = self.panel
+        self._open(lambda: panel.detail(message.subject))
 
     def action_command(self) -> None:
         """Show and copy the command of the panel."""
@@ -305,6 +314,17 @@ class Dash(App[int]):
     def action_interrupt(self) -> None:
         """Quit, with the exit code of Ctrl-C."""
         self.exit(INTERRUPTED)
+
+
+def _or_error(make: Callable[[], Detail | None]) -> Detail | None:
+    """Result of a function, or its error in the words of the commands."""
+    try:
+        return make()
+    except GpuctlError as error:
+        text = error_text(str(error), error.hint)
+    except Exception as error:  # noqa: BLE001 - shown, and logged
+        text = fault_text(error)
+    return Detail("error", [Line(line, level="FAIL") for line in text.splitlines()], "")
 
 
 def _shown(binding: Binding) -> str:

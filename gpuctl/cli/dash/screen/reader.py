@@ -65,7 +65,7 @@ class Reader(threading.Thread):
         except click.ClickException as error:
             self.error = error_text(error.format_message(), "")
         except Exception as error:  # noqa: BLE001 - shown in the panel, and logged
-            self.error = fault_text(error)
+            self.error, pause_s = fault_text(error), NEVER  # each repetition would write a log
         self.since = ""
         if self._due == NEVER:  # nobody has asked for another reading meanwhile
             self._due = time.monotonic() + pause_s

@@ -126,7 +126,7 @@ def test_keys_change_the_command_and_what_is_shown(tmp_path: Path, saved: Path) 
     async def steps(app: Dash, pilot: Pilot[int]) -> None:
         await until(pilot, lambda: "gpu-3" in screen(app))
         await pilot.press("m", "s", "i")
-        assert panel.command == f"gpuctl nodes --mine --sort name --idle 1h --from {saved}"
+        await until(pilot, lambda: panel.command == f"gpuctl nodes --mine --sort name --idle 1h --from {saved}")
         await pilot.press("m", "i", "u")
         await until(pilot, lambda: "bob" not in screen(app))
         await pilot.press("t", *"p99", "enter")
