@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -68,11 +69,12 @@ def dash(request: DashRequest) -> None:
     from gpuctl.cli.dash.screen.app import Dash
 
     app = Dash([build(request) for build in PANELS.values()], request.panel)
-    try:
-        code = app.run()
-    except KeyboardInterrupt:  # a signal, as SIGHUP of a closed terminal
-        code = INTERRUPTED
-    _end_readings(app.readers.values(), INTERNAL_ERROR if code is None else code)
+    with contextlib.suppress(KeyboardInterrupt):
+        app.run()
+    code = app.return_value
+    if code is None:  # SIGTERM, or SIGHUP of a closed terminal; else Textual has printed an error
+        code = INTERNAL_ERROR if app.return_code else INTERRUPTED
+    _end_readings(app.readers.values(), code)
 
 
 def _end_readings(readers: Iterable[Reader], code: int) -> NoReturn:

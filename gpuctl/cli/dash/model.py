@@ -87,9 +87,9 @@ class Panel(Protocol):
 
 @dataclass
 class CommandLine:
-    """The command of a panel: words of gpuctl, and options, which keys change. Value None: a flag."""
+    """The command of a panel: names of commands, and options, which keys change. Value None: a flag."""
 
-    words: Sequence[str]
+    names: Sequence[str]
     options: dict[str, str | None] = field(default_factory=dict)
     repeated: Sequence[tuple[str, str]] = ()
 
@@ -100,7 +100,7 @@ class CommandLine:
         return [word for name, value in pairs for word in ([name] if value is None else [name, value])]
 
     def __str__(self) -> str:
-        return shell_text([*self.words, *self.arguments])
+        return shell_text([*self.names, *self.arguments])
 
     def toggle(self, name: str, value: str | None = None) -> None:
         """Set an option, or remove it if it is set."""
@@ -125,6 +125,6 @@ def values(command: click.Command, arguments: Sequence[str]) -> Mapping[str, Any
         return dict(context.params)
 
 
-def shell_text(words: Sequence[str]) -> str:
+def shell_text(arguments: Sequence[str]) -> str:
     """A command of gpuctl for a shell."""
-    return shlex.join(["gpuctl", *words])
+    return shlex.join(["gpuctl", *arguments])

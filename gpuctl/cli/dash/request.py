@@ -27,7 +27,7 @@ class DashRequest:
     aws_profile: str
     socket: Path
 
-    def command_line(self, *words: str) -> CommandLine:
+    def command_line(self, *names: str) -> CommandLine:
         """Command on these nodes."""
         options: dict[str, str | None] = {}
         if self.inventory is not None:
@@ -36,7 +36,7 @@ class DashRequest:
             options["--limit"] = self.limit
         if self.context:
             options["--context"] = self.context
-        return CommandLine(words, options, self._sources())
+        return CommandLine(names, options, self._sources())
 
     def _sources(self) -> Sequence[tuple[str, str]]:
         return [("--from", str(source)) for source in self.sources]
