@@ -129,3 +129,21 @@ def test_long_standard_error_keeps_its_start_and_end() -> None:
     assert complaints.endswith("y\nlast\n")
     assert "bytes omitted]" in complaints
     assert len(complaints) < 2 * KEPT + 100
+
+
+STOP_ALL = """
+import threading, time
+from gpuctl.edges import processes
+results = []
+thread = threading.Thread(target=lambda: results.append(processes.Processes().run(["sleep", "600"], b"", 600)))
+thread.start()
+while thread.is_alive():
+    processes.stop_all()
+    time.sleep(0.05)
+assert results[0].code != 0
+"""
+
+
+def test_the_programs_of_all_threads_are_stopped_together() -> None:
+    # In a process of its own: it also stops what others of this process have running.
+    assert Processes().run([sys.executable, "-c", STOP_ALL], b"", FOR_EVER).code == 0

@@ -78,7 +78,7 @@ def undo(run: RunRecord) -> Iterator[str]:
     place = [*_inventory(words), "--limit", ",".join(run.hosts)]
     stack = ["--only", "gpu_stack"] if words[0] != "tune-nodes" else []
     yield shell_text(["rollback", *place, *stack, "--check", "--diff"]) + "  # shows what it would restore"
-    yield shell_text(["rollback", *place, *stack])
+    yield shell_text(["rollback", *place, *stack]) + "  # also what other runs changed there"
     for host, result in run.hosts.items():
         if isinstance(result, dict) and result.get("record"):
             yield f"# record of this run on {printable(host)}: {result['record']}"

@@ -110,7 +110,7 @@ def test_runs_are_those_of_the_command_with_their_undo() -> None:
     detail = panel.detail("20260101-000000-1")
     assert detail is not None
     texts = [line.text for line in detail.lines]
-    assert "  gpuctl rollback --inventory prod --limit gpu-1" in texts
+    assert "  gpuctl rollback --inventory prod --limit gpu-1  # also what other runs changed there" in texts
     assert "  # record of this run on gpu-1: 000003" in texts
     assert [text for text in texts[texts.index("") + 1 :] if text] == printed(detail.command)
     killed = panel.detail("20260102-000000-1")
