@@ -31,6 +31,8 @@ class ChecksPanel:
     def __init__(self, request: DashRequest) -> None:
         self._dash = request
         self._line = request.command_line("audit")
+        if not request.sources:
+            self._line.set("--timeout", f"{request.timeout:g}")
         self._with_ok = False
         self._findings: Sequence[Finding] = ()
         self._shown: dict[str, Finding] = {}

@@ -86,7 +86,7 @@ class NodesPanel:
             self._nodes, notes = source(self._request)()
             self._notes, self._read_at = list(notes), time.strftime(CLOCK)
             return NEVER if self._dash.sources else self._dash.every
-        if time.monotonic() >= self._next:
+        if not self._live.waiting or time.monotonic() >= self._next:
             self._next = time.monotonic() + self._dash.every
             self._notes = []
             self._live.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from textwrap import wrap
 
 import click
 from textual.app import App, ComposeResult
@@ -274,8 +273,7 @@ class Dash(App[int]):
         command = self.panel.command
         self.copy_to_clipboard(command)
         about = "This command prints the panel. It was copied, if the terminal allows that (OSC 52):"
-        texts = [*wrap(about, self.size.width - 2), "", *wrap(command, self.size.width - 2, break_on_hyphens=False)]
-        self.push_screen(TextScreen(Detail("command", [Line(text) for text in texts], command)))
+        self.push_screen(TextScreen(Detail("command", [Line(about), Line(""), Line(command)], command)))
 
     def action_help(self) -> None:
         """Show all keys."""

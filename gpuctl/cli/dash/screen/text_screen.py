@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from textwrap import wrap
+
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gpuctl.cli.dash.model import Detail
+from gpuctl.cli.dash.model import Detail, Line
 from gpuctl.cli.dash.screen.lines_view import LinesView
+
+
+def wrapped(lines: Sequence[Line], width: int) -> Iterator[Line]:
+    """Lines of at most this width; the rest of a long one stands below it, further to the right."""
+    for line in lines:
+        text = line.text
+        if len(text) <= width:
+            yield line
+            continue
+        indent = " " * min(len(text) - len(text.lstrip()) + 4, width // 2)
+        for part in wrap(text, width, subsequent_indent=indent, break_on_hyphens=False):
+            yield replace(line, text=part)
 
 
 class TextScreen(ModalScreen[None]):
@@ -36,8 +53,11 @@ class TextScreen(ModalScreen[None]):
         yield Static(f"{self._detail.command}   {keys}".strip(), markup=False, classes="status")
 
     def on_mount(self) -> None:
-        self._view.show(self._detail.lines)
         self._view.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Break long lines at the width of the screen."""
+        self._view.show(list(wrapped(self._detail.lines, event.size.width - 1)))
 
     def action_copy(self) -> None:
         """Copy the command through the terminal."""

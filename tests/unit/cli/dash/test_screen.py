@@ -18,7 +18,7 @@ from gpuctl.cli.dash.panels.nodes import NodesPanel
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.dash.screen.app import Dash
 from gpuctl.cli.dash.screen.lines_view import LinesView, filtered
-from gpuctl.cli.dash.screen.text_screen import TextScreen
+from gpuctl.cli.dash.screen.text_screen import TextScreen, wrapped
 from gpuctl.core.errors import GpuctlError
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nodes import facts_file
@@ -269,6 +269,15 @@ def test_the_cursor_stays_on_its_subject(tmp_path: Path) -> None:
         assert app.view.subject == "b"
 
     play(Dash([panel], "fixed"), steps)
+
+
+def test_long_lines_of_a_detail_are_broken() -> None:
+    text = "  message: " + "gpu " * 30
+    parts = [line.text for line in wrapped([Line(text, level="FAIL"), Line("short")], 40)]
+    assert parts[-1] == "short"
+    assert all(len(part) <= 40 for part in parts)
+    assert " ".join(" ".join(parts[:-1]).split()) == " ".join(text.split())
+    assert parts[1].startswith("      gpu")
 
 
 def test_a_filter_keeps_all_lines_of_a_subject() -> None:
