@@ -37,7 +37,7 @@ class LiveNodes:
     """Readings of hosts. `ask`: asks hosts and hands over each result as it arrives; see nodes.ask.
 
     `nodes`: the newest use of each host, in the order of the hosts; None until it has answered or failed. `read_at`:
-    Unix time of the newest answer, None before the first.
+    Unix time of the newest answer, None before the first. `answered_at`: that of each host's newest answer.
     """
 
     def __init__(self, hosts: Sequence[Target], ask: Ask) -> None:
@@ -45,6 +45,7 @@ class LiveNodes:
         self._hosts = [host for host in hosts if not host.needs_ansible]
         self._ask = ask
         self.read_at: int | None = None
+        self.answered_at: dict[str, int] = {}
         self._asked_at: dict[str, float] = {}
         self._results: queue.SimpleQueue[_Arrived | _Failed] = queue.SimpleQueue()
         for host in hosts:
@@ -87,6 +88,7 @@ class LiveNodes:
             arrived.append(entry)
         if arrived:
             self.read_at = max(entry.at for entry in arrived)
+            self.answered_at |= {entry.result.host: entry.at for entry in arrived}
             self.nodes |= {node.name: node for node in flow.use(_fleets(arrived), recorded=False, notify=notify)}
         return len(arrived)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View, shell_text
@@ -12,16 +12,18 @@ from gpuctl.cli.nodes import command, draw
 from gpuctl.cli.nodes.reading import Content, NodesRequest, check, content_of, source
 from gpuctl.cli.shared import findings
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.engine import printable
 from gpuctl.hosts import plan as host_plan
+from gpuctl.nodes import summary
 from gpuctl.nodes.judge import judge
 from gpuctl.nodes.model import Node, User
 from gpuctl.workflows.nodes_live import LiveNodes, of_hosts
 
 BATCH_S = 1.0  # answers of so much time are drawn together
 TIMEOUT_S = 60.0  # of `gpuctl nodes`
-LATE_S = 10.0  # after so much time, a row with earlier values says that it waits
+LATE_S = 10.0  # after so much time, earlier values are UNKNOWN
 IDLE = "1h"
 MOST_SUMMARY = 4
 CLOCK = "%H:%M:%S"
@@ -92,7 +94,7 @@ class NodesPanel:
             self._live.start()
         self._live.collect(BATCH_S, self._notes.append)
         if self._live.read_at is not None:
-            self._read_at = time.strftime(CLOCK, time.localtime(self._live.read_at))
+            self._read_at = _clock(self._live.read_at)
         self._nodes = [node for node in self._live.nodes.values() if node is not None]
         return 0.0 if self._live.waiting else max(0.0, self._next - time.monotonic())
 
@@ -107,18 +109,31 @@ class NodesPanel:
             if not unread:
                 raise
             return View(list(self._unread_lines(unread)), read_at=self._read_at, waiting=len(waiting))
-        lines = [*self._lines(content), *self._unread_lines(unread), *self._finding_lines(content)]
-        return View(lines, "", self._summary(content), self._read_at, len(waiting))
+        late = self._late()
+        lines = [*self._lines(content, late), *self._unread_lines(unread), *self._finding_lines(content)]
+        return View(lines, "", self._summary(content, late), self._read_at, len(waiting))
 
-    def _lines(self, content: Content) -> Iterator[Line]:
-        waiting = {} if self._live is None else self._live.waiting
-        late = {name: asked for name, asked in waiting.items() if time.time() - asked > LATE_S}
+    def _late(self) -> Mapping[str, str]:
+        """Nodes that have answered before, but not to the last question: name -> text with both times."""
+        if self._live is None:
+            return {}
+        asked_at, answered_at = self._live.waiting, self._live.answered_at
+        with_values = {node.name for node in self._nodes if not node.why} & set(answered_at)
+        now = time.time()
+        return {
+            name: f"UNKNOWN: values of {_clock(answered_at[name])}; {_since(asked)}"
+            for name, asked in asked_at.items()
+            if name in with_values and now - asked > LATE_S
+        }
+
+    def _lines(self, content: Content, late: Mapping[str, str]) -> Iterator[Line]:
         for text, node in draw.entries(content.shown, self._cells):
+            level = "UNKNOWN" if node.why or node.name in late else ""
             if not text.startswith(" "):
-                more = f"  ({_since(late[node.name])})" if node.name in late else ""
-                yield Line(text + more, node.name, "UNKNOWN" if node.why else "")
+                more = f"  ({late[node.name]})" if node.name in late else ""
+                yield Line(text + more, node.name, level)
             elif self._with_users:
-                yield Line(text, node.name)
+                yield Line(text, node.name, level)
 
     def _cells(self, node: Node) -> draw.Cells:
         """Cells of a node, drawn once for each reading of it: a key must not draw a thousand nodes again."""
@@ -141,18 +156,30 @@ class NodesPanel:
         for note in [*self._notes, *content.notes]:
             yield Line(printable(f"note: {note}"))
 
-    def _summary(self, content: Content) -> list[str]:
-        groups = [printable(str(group)) for group in content.groups]
-        if len(groups) > MOST_SUMMARY:
-            groups = [*groups[: MOST_SUMMARY - 1], f"and {len(groups) - MOST_SUMMARY + 1} more types"]
-        return groups
+    def _summary(self, content: Content, late: Mapping[str, str]) -> list[str]:
+        """Counts of the nodes with current values, and the number of the others."""
+        known = [node for node in content.typed if node.name not in late]
+        groups = [printable(str(group)) for group in (summary.groups(known) if late else content.groups)]
+        most = MOST_SUMMARY - bool(late)
+        if len(groups) > most:
+            groups = [*groups[: most - 1], f"and {len(groups) - most + 1} more types"]
+        old = [node.name for node in content.typed if node.name in late]
+        return [*groups, *self._late_summary(old)]
+
+    def _late_summary(self, names: Sequence[str]) -> Iterator[str]:
+        if names and self._live is not None:
+            times = sorted(self._live.answered_at[name] for name in names)
+            span = " to ".join(dict.fromkeys(map(_clock, (times[0], times[-1]))))
+            yield f"UNKNOWN: {plural(len(names), 'node')} late, values from {span}, not counted above"
 
     def detail(self, subject: str) -> Detail | None:
         """Users, processes and findings of a node, and the commands that act on it."""
         node = next((node for node in self._nodes if node.name == subject), None)
         if node is None:
             return None
-        lines = [Line(text) for text, _ in draw.entries([node])]
+        late = self._late().get(node.name)
+        lines = [Line(late, level="UNKNOWN"), Line("")] if late else []
+        lines += [Line(text) for text, _ in draw.entries([node])]
         lines += [Line(text) for user in node.users for text in _processes(node, user)]
         if found := [finding for finding in judge(node) if finding.verdict is not Verdict.OK]:
             lines += [Line(""), *finding_lines(found)]
@@ -180,7 +207,11 @@ class NodesPanel:
 
 
 def _since(asked_at: float) -> str:
-    return f"asked at {time.strftime(CLOCK, time.localtime(asked_at))}, no answer yet"
+    return f"asked at {_clock(asked_at)}, no answer yet"
+
+
+def _clock(at: float) -> str:
+    return time.strftime(CLOCK, time.localtime(at))
 
 
 def _processes(node: Node, user: User) -> Iterator[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,12 +26,14 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import RunRecord
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.unix_socket import serving
+from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl import history
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from gpuctl.reservations.demo import Demo
 from gpuctl.reservations.rules.model import Caller
 from gpuctl.subnets import flow as subnets
+from gpuctl.workflows.nodes_live import LiveNodes
 from tests.rig.gpu_user_facts import NOW, facts, process
 from tests.rig.nccl.builders import ended
 from tests.rig.subnet_model import listing, subnet
@@ -74,6 +79,38 @@ def test_nodes_are_those_of_the_command(tmp_path: Path, keys: str) -> None:
     for key in keys:
         press(panel, key)
     assert sorted(drawn(panel)) == sorted(printed(panel.command))
+
+
+def test_a_node_that_hangs_after_an_answer_is_unknown_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, clock = threading.Event(), [NOW]
+
+    def ask(hosts: Sequence[Target], on_result: Callable[[HostResult], None]) -> None:
+        for host in hosts:
+            if host.name == "gpu-2" and clock[0] > NOW:
+                released.wait(30)
+            on_result(HostResult(host.name, answer={"use": facts()}))
+
+    monkeypatch.setattr(time, "time", lambda: float(clock[0]))
+    live = LiveNodes([Target(name) for name in ("gpu-1", "gpu-2")], ask)
+    panel = NodesPanel(replace(request(), inventory="prod", every=1), live)
+    panel.read()
+    assert len(panel.view().summary) == 1
+    asked = clock[0] = NOW + 60
+    live.start()
+    live.collect(0.5, str)
+    clock[0] = NOW + 100
+    view = panel.view()
+    [head, *_] = [line for line in view.lines if line.subject == "gpu-2"]
+    first, then = (time.strftime("%H:%M:%S", time.localtime(at)) for at in (NOW, asked))
+    assert head.level == "UNKNOWN"
+    assert f"values of {first}; asked at {then}, no answer yet" in head.text
+    assert next(line.level for line in view.lines if line.subject == "gpu-1") == ""
+    assert "0 of 8 GPUs in use; 8 idle" in view.summary[0]
+    assert view.summary[1] == f"UNKNOWN: 1 node late, values from {first}, not counted above"
+    detail = panel.detail("gpu-2")
+    assert detail is not None
+    assert first in detail.lines[0].text
+    released.set()
 
 
 def test_findings_are_those_of_the_command_with_an_explanation(tmp_path: Path) -> None:
