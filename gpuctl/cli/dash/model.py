@@ -28,7 +28,7 @@ class Line:
 class View:
     """Content of a panel. `head`: titles of the columns; `summary`: lines that stay below those that scroll.
 
-    `read_at`: local time of the newest values, "" before the first. `waiting`: subjects without an answer yet.
+    `read_at`: local time of the newest values, "" until a reading has ended. `waiting`: subjects without an answer yet.
     """
 
     lines: Sequence[Line] = ()

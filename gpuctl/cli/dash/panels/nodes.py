@@ -93,16 +93,16 @@ class NodesPanel:
             self._notes = []
             self._live.start()
         self._live.collect(BATCH_S, self._notes.append)
-        if self._live.read_at is not None:
-            self._read_at = _clock(self._live.read_at)
+        if self._live.read_at is not None or not self._live.waiting:
+            self._read_at = _clock(time.time() if self._live.read_at is None else self._live.read_at)
         self._nodes = [node for node in self._live.nodes.values() if node is not None]
         return 0.0 if self._live.waiting else max(0.0, self._next - time.monotonic())
 
     def view(self) -> View:
         waiting = {} if self._live is None else self._live.waiting
         unread = [] if self._live is None else [name for name, node in self._live.nodes.items() if node is None]
-        if not self._nodes:
-            return View(list(self._unread_lines(unread)), waiting=len(waiting))
+        if not self._nodes and (unread or not self._read_at):
+            return View(list(self._unread_lines(unread)), read_at=self._read_at, waiting=len(waiting))
         try:
             content = content_of(self._request, self._nodes)
         except InvalidInput:
@@ -110,7 +110,10 @@ class NodesPanel:
                 raise
             return View(list(self._unread_lines(unread)), read_at=self._read_at, waiting=len(waiting))
         late = self._late()
-        lines = [*self._lines(content, late), *self._unread_lines(unread), *self._finding_lines(content)]
+        lines = [*self._lines(content, late), *self._unread_lines(unread)]
+        if content.typed and not lines:
+            lines.append(Line("no node matches the options of the command"))
+        lines += self._finding_lines(content)
         return View(lines, "", self._summary(content, late), self._read_at, len(waiting))
 
     def _late(self) -> Mapping[str, str]:

@@ -149,8 +149,13 @@ class Dash(App[int]):
         self._show_status()
 
     def _empty(self, state: _State) -> Sequence[Line]:
+        """Reason for a panel without lines."""
+        if state.error:
+            return ()
+        if state.view.read_at:
+            return [Line("nothing to show")]
         since = self.readers[self.panel.name].since
-        return () if state.error else [Line(f"reading, since {since}" if since else "reading")]
+        return [Line(f"reading, since {since}" if since else "reading")]
 
     def _show_status(self) -> None:
         view, lines = self._states[self.panel.name].view, self.view

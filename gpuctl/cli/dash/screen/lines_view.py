@@ -59,7 +59,7 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def lines(self) -> Sequence[Line]:
-        """Lines that pass the filter."""
+        """Lines that pass the filter; one without a subject if none does."""
         return self._lines
 
     @property
@@ -70,12 +70,16 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
     def show(self, lines: Sequence[Line], head: str = "") -> None:
         """Replace the lines; the cursor stays on its subject."""
         self._all = lines
-        self._replace(filtered(lines, self.filter), head)
+        self._replace(self._filtered(), head)
 
     def set_filter(self, text: str) -> None:
         """Show only subjects whose lines contain a text, in any case."""
         self.filter = text
-        self._replace(filtered(self._all, text), self._head)
+        self._replace(self._filtered(), self._head)
+
+    def _filtered(self) -> Sequence[Line]:
+        lines = filtered(self._all, self.filter)
+        return [Line("no line matches the filter")] if self._all and not lines else lines
 
     def _replace(self, lines: Sequence[Line], head: str) -> None:
         before, old_cursor, old_head = self._lines, self.cursor, self._head

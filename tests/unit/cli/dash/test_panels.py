@@ -33,6 +33,7 @@ from gpuctl.nodes.model import Fleet
 from gpuctl.reservations.demo import Demo
 from gpuctl.reservations.rules.model import Caller
 from gpuctl.subnets import flow as subnets
+from gpuctl.workflows import nodes_kube
 from gpuctl.workflows.nodes_live import LiveNodes
 from tests.rig.gpu_user_facts import NOW, facts, process
 from tests.rig.nccl.builders import ended
@@ -79,6 +80,24 @@ def test_nodes_are_those_of_the_command(tmp_path: Path, keys: str) -> None:
     for key in keys:
         press(panel, key)
     assert sorted(drawn(panel)) == sorted(printed(panel.command))
+
+
+def test_no_node_is_unknown_once_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_kube, "ask", lambda *_: [])
+    panel = NodesPanel(request(context="prod-eu"))
+    assert not panel.view().lines
+    panel.read()
+    view = panel.view()
+    assert [line.level for line in view.lines if "no node has GPUs" in line.text] == ["UNKNOWN"]
+    assert view.read_at
+
+
+def test_options_that_no_node_matches_are_named(tmp_path: Path) -> None:
+    facts_file.save(tmp_path / "facts.json", Fleet({"a": facts()}, {}, NOW))
+    panel = NodesPanel(request(tmp_path / "facts.json"))
+    panel.read()
+    press(panel, "m")
+    assert "no node matches the options of the command" in [line.text for line in panel.view().lines]
 
 
 def test_a_node_that_hangs_after_an_answer_is_unknown_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

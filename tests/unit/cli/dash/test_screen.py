@@ -280,6 +280,23 @@ def test_long_lines_of_a_detail_are_broken() -> None:
     assert parts[1].startswith("      gpu")
 
 
+def test_a_panel_without_lines_says_whether_it_was_read() -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "nothing to show" in screen(app))
+        assert "reading" not in screen(app)
+
+    play(Dash([Fixed()], "fixed"), steps)
+
+
+def test_a_filter_that_leaves_no_line_is_named() -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        await pilot.press("slash", "x", "enter")
+        await until(pilot, lambda: "no line matches" in screen(app))
+
+    play(Dash([Fixed([Line("a value", "a")])], "fixed"), steps)
+
+
 def test_a_filter_keeps_all_lines_of_a_subject() -> None:
     lines = [Line("gpu-1", "gpu-1"), Line("  alice", "gpu-1"), Line("gpu-2", "gpu-2"), Line("note: alice")]
     assert [line.text for line in filtered(lines, "ALICE")] == ["gpu-1", "  alice", "note: alice"]
