@@ -88,6 +88,7 @@ class Dash(App[int]):
         self.readers = {name: Reader(panel, self._on_read) for name, panel in self._panels.items()}
         self._question: PanelKey | None = None
         self._acting = asyncio.Lock()
+        self._drawing = self._stale = False
         for digit, panel in zip(DIGITS, panels, strict=False):
             self.bind(digit, f"panel('{panel.name}')", description=f"panel {panel.title}", show=False)
         for key in {key.key for panel in panels for key in panel.keys}:
@@ -121,14 +122,25 @@ class Dash(App[int]):
             self._redraw()
 
     def _redraw(self) -> None:
-        """Draw the panel in a thread: a thousand nodes take longer than a key may."""
-        self.run_worker(self._draw(self.panel), group="draw", exclusive=True)
+        """Draw the panel in a thread: a thousand nodes take longer than a key may.
 
-    async def _draw(self, panel: Panel) -> None:
-        state = await asyncio.to_thread(self._state_of, panel)
-        self._states[panel.name] = state
-        if panel is self.panel:
-            self._show(state)
+        One drawing at a time is made to its end, so that frequent readings cannot keep all of them from the screen.
+        """
+        self._stale = True
+        if not self._drawing:
+            self._drawing = True
+            self.run_worker(self._draw(), group="draw")
+
+    async def _draw(self) -> None:
+        try:
+            while self._stale:
+                self._stale = False
+                panel = self.panel
+                state = self._states[panel.name] = await asyncio.to_thread(self._state_of, panel)
+                if panel is self.panel:
+                    self._show(state)
+        finally:
+            self._drawing = False
 
     def _state_of(self, panel: Panel) -> _State:
         error = self.readers[panel.name].error
@@ -191,6 +203,7 @@ class Dash(App[int]):
             reader.start()
         self._show_tabs()
         self._show(self._states[name])
+        self._redraw()  # a reading may have ended while another panel was shown
 
     def action_next(self, step: int) -> None:
         """Show the next panel; does nothing while a line is open."""

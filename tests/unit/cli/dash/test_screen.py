@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -295,6 +296,38 @@ def test_a_filter_that_leaves_no_line_is_named() -> None:
         await until(pilot, lambda: "no line matches" in screen(app))
 
     play(Dash([Fixed([Line("a value", "a")])], "fixed"), steps)
+
+
+def test_readings_that_are_more_frequent_than_drawings_are_drawn() -> None:
+    class Slow(Fixed):
+        def view(self) -> View:
+            time.sleep(0.3)
+            return super().view()
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        for _ in range(40):
+            app.post_message(Dash.Changed(app.panel))
+            await pilot.pause(0.05)
+            if "a value" in screen(app):
+                return
+        raise AssertionError(screen(app))
+
+    play(Dash([Slow([Line("a value")])], "fixed"), steps)
+
+
+def test_a_reading_that_ends_while_another_panel_is_shown_is_drawn_later() -> None:
+    other = Fixed([Line("other")])
+    other.name = "other"
+    panel = Fixed()
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "nothing to show" in screen(app))
+        app.action_panel("other")
+        panel.lines = [Line("a value")]
+        app.action_panel("fixed")
+        await until(pilot, lambda: "a value" in screen(app))
+
+    play(Dash([panel, other], "fixed"), steps)
 
 
 def test_a_filter_keeps_all_lines_of_a_subject() -> None:
