@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import click
 from textual.app import App, ComposeResult
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.message import Message
 from textual.widgets import Input, Static
 
@@ -138,7 +140,8 @@ class Dash(App[int]):
                 panel = self.panel
                 state = self._states[panel.name] = await asyncio.to_thread(self._state_of, panel)
                 if panel is self.panel:
-                    self._show(state)
+                    with contextlib.suppress(NoMatches):  # the screen was taken down meanwhile
+                        self._show(state)
         finally:
             self._drawing = False
 
