@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 
-import click
-
 from gpuctl.cli.dash.model import NEVER, Panel
-from gpuctl.cli.errors import error_text, fault_text
-from gpuctl.core.errors import GpuctlError
+from gpuctl.cli.dash.screen.faults import Faults
+from gpuctl.cli.errors import known_text
 
 AFTER_ERROR_S = 10.0
+AFTER_FAULT_S = 60.0  # of gpuctl itself
 
 
 class Reader(threading.Thread):
@@ -29,6 +28,7 @@ class Reader(threading.Thread):
         self._wake = threading.Event()
         self._shown = self._ended = False
         self._due = 0.0
+        self._faults = Faults()
 
     def set_shown(self, shown: bool, /) -> None:
         """Read only while the panel is shown."""
@@ -56,16 +56,12 @@ class Reader(threading.Thread):
 
     def _read(self) -> None:
         self.since, self._due = time.strftime("%H:%M:%S"), NEVER
-        pause_s = AFTER_ERROR_S
         try:
             pause_s = self._panel.read()
             self.error = ""
-        except GpuctlError as error:
-            self.error = error_text(str(error), error.hint)
-        except click.ClickException as error:
-            self.error = error_text(error.format_message(), "")
         except Exception as error:  # noqa: BLE001 - shown in the panel, and logged
-            self.error, pause_s = fault_text(error), NEVER  # each repetition would write a log
+            pause_s = AFTER_FAULT_S if known_text(error) is None else AFTER_ERROR_S
+            self.error = self._faults.text(error)
         self.since = ""
         if self._due == NEVER:  # nobody has asked for another reading meanwhile
             self._due = time.monotonic() + pause_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from gpuctl.cli.dash.names import NAMES
 from gpuctl.cli.dash.panels import PANELS
 from gpuctl.cli.dash.panels.nodes import NodesPanel
 from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.dash.screen import reader
 from gpuctl.cli.dash.screen.app import Dash
 from gpuctl.cli.dash.screen.lines_view import LinesView, filtered
 from gpuctl.cli.dash.screen.text_screen import TextScreen, wrapped
@@ -77,8 +79,8 @@ def play(app: Dash, steps: Play, size: tuple[int, int] = SIZE) -> None:
             await steps(app, pilot)
 
     asyncio.run(run())
-    for reader in app.readers.values():
-        reader.end()
+    for one in app.readers.values():
+        one.end()
 
 
 async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
@@ -110,12 +112,12 @@ def test_nodes_are_shown_filtered_and_opened(tmp_path: Path, saved: Path) -> Non
         await until(pilot, lambda: "gpu-3" in screen(app))
         assert "gpu-1  p5.48xlarge  8 GPUs  1 in use, 7 idle" in screen(app)
         assert "UNKNOWN: no route to host" in screen(app)
-        assert "1 of 16 GPUs in use" in screen(app)
+        await until(pilot, lambda: "1 of 16 GPUs in use" in screen(app))
         await pilot.press("slash", *"route", "enter")
         assert {line.subject for line in app.view.lines if line.subject} == {"gpu-3"}
         assert "filter: route" in screen(app)
         await pilot.press("escape", "home", "enter")
-        assert isinstance(app.screen, TextScreen)
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
         await until(pilot, lambda: "pid 7  GPU 3" in screen(app))
 
     play(app, steps)
@@ -210,6 +212,27 @@ def test_a_fault_of_gpuctl_names_its_log(tmp_path: Path) -> None:
 
     play(Dash([Fixed(error=ZeroDivisionError("nothing to divide"))], "fixed"), steps)
     assert list((tmp_path / "state/faults").iterdir())
+
+
+def test_a_fault_is_logged_once_and_the_reading_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "AFTER_FAULT_S", 0.01)
+    panel = Fixed([Line("a value")], ZeroDivisionError("nothing to divide"))
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: panel.readings > 3)
+        panel.error = None
+        await until(pilot, lambda: not app.readers["fixed"].error)
+
+    play(Dash([panel], "fixed"), steps)
+    assert len(list((tmp_path / "state/faults").iterdir())) == 1
+
+
+def test_a_full_disk_is_no_fault(tmp_path: Path) -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "cannot write /v/facts: No space left" in screen(app))
+
+    play(Dash([Fixed(error=OSError(errno.ENOSPC, "No space left on device", "/v/facts"))], "fixed"), steps)
+    assert not (tmp_path / "state/faults").exists()
 
 
 def test_a_node_that_hangs_leaves_only_its_row_waiting(tmp_path: Path) -> None:
