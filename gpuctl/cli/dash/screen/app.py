@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import click
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.css.query import NoMatches
@@ -15,11 +14,11 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from gpuctl.cli.dash.model import Detail, Line, Panel, PanelKey, View
+from gpuctl.cli.dash.screen.faults import Faults
 from gpuctl.cli.dash.screen.lines_view import LinesView
 from gpuctl.cli.dash.screen.reader import Reader
 from gpuctl.cli.dash.screen.text_screen import TextScreen
-from gpuctl.cli.errors import error_text, fault_text
-from gpuctl.core.errors import GpuctlError
+from gpuctl.cli.errors import known_text
 from gpuctl.core.exit_codes import INTERRUPTED
 
 MOST_ERROR_LINES = 6
@@ -88,6 +87,7 @@ class Dash(App[int]):
         self.panel = self._panels[first]
         self._states = dict.fromkeys(self._panels, _State())
         self.readers = {name: Reader(panel, self._on_read) for name, panel in self._panels.items()}
+        self._faults = {name: Faults() for name in self._panels}
         self._question: PanelKey | None = None
         self._acting = asyncio.Lock()
         self._drawing = self._stale = False
@@ -149,12 +149,9 @@ class Dash(App[int]):
         error = self.readers[panel.name].error
         try:
             view = panel.view()
-        except GpuctlError as wrong:
-            return _State(View(), error or error_text(str(wrong), wrong.hint))
-        except click.ClickException as wrong:
-            return _State(View(), error or error_text(wrong.format_message(), ""))
         except Exception as wrong:  # noqa: BLE001 - shown in the panel, and logged
-            return _State(View(), fault_text(wrong))
+            text = self._faults[panel.name].text(wrong)
+            return _State(View(), (error or text) if known_text(wrong) else text)
         return _State(view, error)
 
     def _show(self, state: _State) -> None:
@@ -237,7 +234,7 @@ class Dash(App[int]):
 
     async def _opened(self, make: Callable[[], Detail | None], key: PanelKey | None) -> None:
         async with self._acting:  # keys in the order in which they were pressed
-            detail = await asyncio.to_thread(_or_error, make)
+            detail = await asyncio.to_thread(_or_error, make, self._faults[self.panel.name])
         if detail is not None:
             if len(self.screen_stack) == 1:  # not over another that was opened meanwhile
                 self.push_screen(TextScreen(detail))
@@ -335,14 +332,12 @@ class Dash(App[int]):
         self.exit(INTERRUPTED)
 
 
-def _or_error(make: Callable[[], Detail | None]) -> Detail | None:
+def _or_error(make: Callable[[], Detail | None], faults: Faults) -> Detail | None:
     """Result of a function, or its error in the words of the commands."""
     try:
         return make()
-    except GpuctlError as error:
-        text = error_text(str(error), error.hint)
     except Exception as error:  # noqa: BLE001 - shown, and logged
-        text = fault_text(error)
+        text = faults.text(error)
     return Detail("error", [Line(line, level="FAIL") for line in text.splitlines()], "")
 
 

@@ -18,7 +18,7 @@ from gpuctl.cli.dash.names import NAMES
 from gpuctl.cli.dash.panels import PANELS
 from gpuctl.cli.dash.panels.nodes import NodesPanel
 from gpuctl.cli.dash.request import DashRequest
-from gpuctl.cli.dash.screen import reader
+from gpuctl.cli.dash.screen import faults, reader
 from gpuctl.cli.dash.screen.app import Dash
 from gpuctl.cli.dash.screen.lines_view import LinesView, filtered
 from gpuctl.cli.dash.screen.text_screen import TextScreen, wrapped
@@ -214,7 +214,20 @@ def test_a_fault_of_gpuctl_names_its_log(tmp_path: Path) -> None:
     assert list((tmp_path / "state/faults").iterdir())
 
 
-def test_a_fault_is_logged_once_and_the_reading_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Faults that were logged: files are named after their second, so their number proves little."""
+    texts: list[str] = []
+
+    def log(error: Exception) -> str:
+        texts.append(str(error))
+        return str(error)
+
+    monkeypatch.setattr(faults, "fault_text", log)
+    return texts
+
+
+def test_a_fault_is_logged_once_and_the_reading_repeated(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "AFTER_FAULT_S", 0.01)
     panel = Fixed([Line("a value")], ZeroDivisionError("nothing to divide"))
 
@@ -224,7 +237,26 @@ def test_a_fault_is_logged_once_and_the_reading_repeated(tmp_path: Path, monkeyp
         await until(pilot, lambda: not app.readers["fixed"].error)
 
     play(Dash([panel], "fixed"), steps)
-    assert len(list((tmp_path / "state/faults").iterdir())) == 1
+    assert logged == ["nothing to divide"]
+
+
+def test_a_fault_of_a_view_is_logged_once(logged: list[str]) -> None:
+    class Broken(Fixed):
+        views = 0
+
+        def view(self) -> View:
+            self.views += 1
+            raise ZeroDivisionError("nothing to divide")
+
+    panel = Broken()
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        for number in range(1, 4):
+            await until(pilot, lambda: "nothing to divide" in screen(app) and panel.views >= number)  # noqa: B023
+            await pilot.press("r")
+
+    play(Dash([panel], "fixed"), steps)
+    assert logged == ["nothing to divide"]
 
 
 def test_a_full_disk_is_no_fault(tmp_path: Path) -> None:
