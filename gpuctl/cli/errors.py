@@ -124,15 +124,15 @@ def _print_error(message: str, hint: str) -> None:
 
 
 def _print(text: str) -> None:
-    from gpuctl.engine import printable
-
     with contextlib.suppress(OSError):
-        click.echo(printable(text), err=True)
+        click.echo(text, err=True)
 
 
 def error_text(message: str, hint: str) -> str:
-    """An error as it is printed."""
-    return f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else "")
+    """An error as it is printed, without control characters."""
+    from gpuctl.engine import printable
+
+    return printable(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else ""))
 
 
 def known_text(error: Exception) -> str | None:

@@ -20,6 +20,7 @@ from gpuctl.cli.dash.screen.reader import Reader
 from gpuctl.cli.dash.screen.text_screen import TextScreen
 from gpuctl.cli.errors import known_text
 from gpuctl.core.exit_codes import INTERRUPTED
+from gpuctl.engine import printable
 
 MOST_ERROR_LINES = 6
 KEY_NAMES = {
@@ -347,6 +348,7 @@ def _shown(binding: Binding) -> str:
 
 def _update(widget: Static, text: str) -> None:
     """Update a widget if its text has changed: each update is sent to the terminal."""
-    if widget.content != text:
-        widget.update(text)
+    safe = printable(text)
+    if widget.content != safe:
+        widget.update(safe)
         widget.styles.display = "block" if text else "none"

@@ -15,6 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpuctl.cli.dash.model import Line
+from gpuctl.engine import printable
 
 COLOURS = {"FAIL": Style(color="red", bold=True), "UNKNOWN": Style(color="magenta"), "WARN": Style(color="yellow")}
 PLAIN = Style()
@@ -175,10 +176,15 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _strip(self, text: str, style: Style) -> Strip:
         width = self._columns
-        shown = text[self._left :]
+        shown = one_line(text)[self._left :]
         if cell_len(shown) > width:
             shown = set_cell_size(shown, width - 1) + "…"
         return Strip([Segment(set_cell_size(shown, width), style)], width)
+
+
+def one_line(text: str) -> str:
+    """A text that draws nothing but itself on a terminal: without control characters and line feeds."""
+    return printable(text).replace("\n", " ").expandtabs()
 
 
 def filtered(lines: Sequence[Line], text: str) -> Sequence[Line]:

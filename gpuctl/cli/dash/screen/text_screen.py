@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gpuctl.cli.dash.model import Detail, Line
-from gpuctl.cli.dash.screen.lines_view import LinesView
+from gpuctl.cli.dash.screen.lines_view import LinesView, one_line
 
 
 def wrapped(lines: Sequence[Line], width: int) -> Iterator[Line]:
@@ -47,10 +47,10 @@ class TextScreen(ModalScreen[None]):
         self._view = LinesView()
 
     def compose(self) -> ComposeResult:
-        yield Static(self._detail.title, markup=False, classes="title")
+        yield Static(one_line(self._detail.title), markup=False, classes="title")
         yield self._view
         keys = "Esc back   c copy" if self._detail.command else "Esc back"
-        yield Static(f"{self._detail.command}   {keys}".strip(), markup=False, classes="status")
+        yield Static(one_line(f"{self._detail.command}   {keys}".strip()), markup=False, classes="status")
 
     def on_mount(self) -> None:
         self._view.focus()
@@ -63,4 +63,4 @@ class TextScreen(ModalScreen[None]):
         """Copy the command through the terminal."""
         if self._detail.command:
             self.app.copy_to_clipboard(self._detail.command)
-            self.query_one(".status", Static).update("copied: " + self._detail.command)
+            self.query_one(".status", Static).update(one_line("copied: " + self._detail.command))

@@ -259,6 +259,28 @@ def test_a_fault_of_a_view_is_logged_once(logged: list[str]) -> None:
     assert logged == ["nothing to divide"]
 
 
+OSC_52 = "\x1b]52;c;cm0gLXJmIH4=\x07"
+
+
+def test_no_escape_sequence_reaches_the_terminal() -> None:
+    class Sent(Fixed):
+        command = f"gpuctl fixed {OSC_52}"
+
+        def view(self) -> View:
+            return View(self.lines, OSC_52, [OSC_52], OSC_52)
+
+    panel = Sent([Line(f"a {OSC_52}\nline", OSC_52)], error=GpuctlError("ask", OSC_52, OSC_52))
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "cannot ask: \\x1b]52" in screen(app) and "a \\x1b]52" in screen(app))
+        assert not {"\x1b", "\x07"} & set(screen(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen) and "all of" in screen(app))
+        assert not {"\x1b", "\x07"} & set(screen(app))
+
+    play(Dash([panel], "fixed"), steps)
+
+
 def test_a_full_disk_is_no_fault(tmp_path: Path) -> None:
     async def steps(app: Dash, pilot: Pilot[int]) -> None:
         await until(pilot, lambda: "cannot write /v/facts: No space left" in screen(app))
