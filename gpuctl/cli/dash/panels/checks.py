@@ -31,7 +31,9 @@ class ChecksPanel:
     def __init__(self, request: DashRequest) -> None:
         self._dash = request
         self._line = request.command_line("audit")
-        if not request.sources:
+        if request.context:
+            self._line.toggle("--probe")
+        elif not request.sources:
             self._line.set("--timeout", f"{request.timeout:g}")
         self._with_ok = False
         self._findings: Sequence[Finding] = ()
@@ -53,8 +55,7 @@ class ChecksPanel:
         """One audit."""
         if self._dash.context:
             wrong = "each is audited by a pod, and this screen starts none"
-            hint = f"`{shell_text(['audit', '--context', self._dash.context, '--probe'])}` does it"
-            raise InvalidInput("audit the nodes of a context", wrong, hint)
+            raise InvalidInput("audit the nodes of a context", wrong, f"`{self.command}` does it")
         request = replace(self._line.request(audit.audit, AuditRequest), quiet=True)
         audit.check(request, "table")
         if request.logs:

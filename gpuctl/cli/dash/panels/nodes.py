@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View, shell_text
+from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.nodes import command, draw
 from gpuctl.cli.nodes.reading import Content, NodesRequest, check, content_of, source
@@ -48,8 +48,10 @@ class NodesPanel:
         self._drawn: dict[str, tuple[Node, draw.Cells]] = {}
         self.keys: Sequence[PanelKey] = (
             PanelKey("t", "only nodes of a type, such as p5 or H100", self._of_type, prompt="type"),
-            PanelKey("m", "only your own processes, or all", lambda _: self._line.toggle("--mine")),
-            PanelKey("i", f"only GPUs idle for {IDLE}, or all", lambda _: self._line.toggle("--idle", IDLE)),
+            PanelKey(
+                "m", "only your own processes, or all", lambda _: self._change(lambda line: line.toggle("--mine"))
+            ),
+            PanelKey("i", f"only GPUs idle for {IDLE}, or all", self._toggle_idle),
             PanelKey("s", "next order: name, most idle, most used, …", self._sort),
             PanelKey("u", "rows of users and unused GPUs, or none", self._toggle_users),
         )
@@ -70,14 +72,24 @@ class NodesPanel:
     def command(self) -> str:
         return str(self._line)
 
+    def _change(self, change: Callable[[CommandLine], None]) -> None:
+        """Change the command; one that gpuctl refuses is an error, and the command stays as it was."""
+        line = replace(self._line)
+        change(line)
+        check(line.request(command.nodes, NodesRequest), "table")
+        self._line = line
+
     def _of_type(self, text: str) -> None:
-        self._line.set("--type", text.strip())
+        self._change(lambda line: line.set("--type", text.strip()))
+
+    def _toggle_idle(self, _: str) -> None:
+        self._change(lambda line: line.toggle("--idle", IDLE))
 
     def _sort(self, _: str) -> None:
         orders = command.SORTS
         at = orders.index(self._line.options.get("--sort") or orders[0])
         following = orders[(at + 1) % len(orders)]
-        self._line.set("--sort", following if following != orders[0] else "")
+        self._change(lambda line: line.set("--sort", following if following != orders[0] else ""))
 
     def _toggle_users(self, _: str) -> None:
         self._with_users = not self._with_users

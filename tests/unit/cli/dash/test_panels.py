@@ -150,9 +150,19 @@ def test_findings_are_those_of_the_command_with_an_explanation(tmp_path: Path) -
 
 
 def test_checks_of_a_context_start_no_pod() -> None:
+    panel = ChecksPanel(request(context="prod-eu"))
     with pytest.raises(InvalidInput, match="this screen starts none") as error:
-        ChecksPanel(request(context="prod-eu")).read()
-    assert "gpuctl audit --context prod-eu --probe" in error.value.hint
+        panel.read()
+    assert panel.command == "gpuctl audit --context prod-eu --probe"
+    assert panel.command in error.value.hint
+
+
+@pytest.mark.parametrize("key", ["m", "i"])
+def test_a_key_whose_command_is_refused_changes_nothing(key: str) -> None:
+    panel = NodesPanel(request(context="prod-eu"))
+    with pytest.raises(InvalidInput, match="--context cannot be combined"):
+        press(panel, key)
+    assert panel.command == "gpuctl nodes --context prod-eu"
 
 
 def test_runs_are_those_of_the_command_with_their_undo() -> None:
