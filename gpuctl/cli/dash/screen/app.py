@@ -227,22 +227,23 @@ class Dash(App[int]):
                 self._act(entry, self.view.subject)
 
     def _act(self, key: PanelKey, text: str) -> None:
-        self._open(lambda: key.act(text), key)
+        self._open(self.panel, lambda: key.act(text), key)
 
-    def _open(self, make: Callable[[], Detail | None], key: PanelKey | None = None) -> None:
+    def _open(self, panel: Panel, make: Callable[[], Detail | None], key: PanelKey | None = None) -> None:
         """Open what a function returns; it is called in a thread, as it may read files. Without a result, draw."""
-        self.run_worker(self._opened(make, key), group="open")
+        self.run_worker(self._opened(panel, make, key), group="open")
 
-    async def _opened(self, make: Callable[[], Detail | None], key: PanelKey | None) -> None:
+    async def _opened(self, panel: Panel, make: Callable[[], Detail | None], key: PanelKey | None) -> None:
         async with self._acting:  # keys in the order in which they were pressed
-            detail = await asyncio.to_thread(_or_error, make, self._faults[self.panel.name])
+            detail = await asyncio.to_thread(_or_error, make, self._faults[panel.name])
         if detail is not None:
             if len(self.screen_stack) == 1:  # not over another that was opened meanwhile
                 self.push_screen(TextScreen(detail))
         elif key is not None:
             if key.reads:
-                self.action_read()
-            self._redraw()
+                self.readers[panel.name].read_now()
+            if panel is self.panel:  # else it is drawn when it is shown
+                self._redraw()
 
     def action_filter(self) -> None:
         """Ask for the text of the filter."""
@@ -285,7 +286,7 @@ class Dash(App[int]):
     def on_lines_view_opened(self, message: LinesView.Opened) -> None:
         """Open a subject in full."""
         panel = self.panel
-        self._open(lambda: panel.detail(message.subject))
+        self._open(panel, lambda: panel.detail(message.subject))
 
     def action_command(self) -> None:
         """Show and copy the command of the panel."""

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.app import app
-from gpuctl.cli.dash.model import NEVER, Panel
+from gpuctl.cli.dash.model import NEVER, Panel, View
 from gpuctl.cli.dash.panels.checks import ChecksPanel
 from gpuctl.cli.dash.panels.nccl import NcclPanel
 from gpuctl.cli.dash.panels.nodes import NodesPanel
@@ -33,6 +33,7 @@ from gpuctl.nodes.model import Fleet
 from gpuctl.reservations.demo import Demo
 from gpuctl.reservations.rules.model import Caller
 from gpuctl.subnets import flow as subnets
+from gpuctl.subnets.model import Listing
 from gpuctl.workflows import nodes_kube
 from gpuctl.workflows.nodes_live import LiveNodes
 from tests.rig.gpu_user_facts import NOW, facts, process
@@ -224,6 +225,24 @@ def test_subnets_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert {line.text.rstrip() for line in detail.lines} - {""} <= set(texts)
     press(panel, "v", "vpc-1")
     assert panel.command == "gpuctl subnets --region eu-west-1 --vpc vpc-1"
+
+
+def test_subnets_of_another_command_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, panel = listing(subnet("10.0.0.0/26")), SubnetsPanel(request())
+    monkeypatch.setattr(subnets, "connect", lambda *_: None)
+    monkeypatch.setattr(subnets, "list_subnets", lambda *_: made)
+    panel.read()
+    assert panel.view().lines
+    press(panel, "v", "vpc-1")
+    assert panel.view() == View()
+
+    def list_while_a_key_is_pressed(*_: object) -> Listing:
+        press(panel, "v", "vpc-2")
+        return made
+
+    monkeypatch.setattr(subnets, "list_subnets", list_while_a_key_is_pressed)
+    assert panel.read() == 0
+    assert panel.view() == View()
 
 
 def test_measurements_are_those_of_the_command() -> None:

@@ -366,6 +366,29 @@ def test_a_panel_without_lines_says_whether_it_was_read() -> None:
     play(Dash([Fixed()], "fixed"), steps)
 
 
+def test_a_key_reads_its_panel_though_another_is_shown_meanwhile() -> None:
+    released = threading.Event()
+
+    def act(_: str) -> None:
+        released.wait(30)
+
+    panel, other = Fixed([Line("a value")]), Fixed([Line("other")])
+    panel.keys, other.name = [PanelKey("v", "only some", act, reads=True)], "other"
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        await pilot.press("v", "2")
+        await until(pilot, lambda: "other" in screen(app).splitlines()[1])
+        assert (panel.readings, other.readings) == (1, 1)
+        released.set()
+        await pilot.pause(0.2)
+        assert (panel.readings, other.readings) == (1, 1)
+        await pilot.press("1")
+        await until(pilot, lambda: panel.readings == 2)
+
+    play(Dash([panel, other], "fixed"), steps)
+
+
 def test_a_filter_that_leaves_no_line_is_named() -> None:
     async def steps(app: Dash, pilot: Pilot[int]) -> None:
         await until(pilot, lambda: "a value" in screen(app))
