@@ -65,10 +65,10 @@ def dash(request: DashRequest) -> None:
     shown as commands to copy. A panel is read only while it is shown.
     """
     _need_terminal()
-    from gpuctl.cli.dash.panels import PANELS
+    from gpuctl.cli.dash.panels import build
     from gpuctl.cli.dash.screen.app import Dash
 
-    app = Dash([build(request) for build in PANELS.values()], request.panel)
+    app = Dash(build(request), request.panel)
     with contextlib.suppress(KeyboardInterrupt):
         app.run()
     code = app.return_value

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from gpuctl.cli.shared.options import build
+from gpuctl.core.errors import InvalidInput
 
 Request = TypeVar("Request")
 NEVER = float("inf")
@@ -115,14 +116,17 @@ class CommandLine:
         self.options = {**rest, name: value} if value else rest
 
     def request(self, command: click.Command, request: type[Request]) -> Request:
-        """The request that the command gets for these arguments; click's errors if they are wrong."""
-        return build(request, values(command, self.arguments))
+        """The request that the command gets for these arguments; `InvalidInput` if click refuses them."""
+        return build(request, self._values(command))
 
-
-def values(command: click.Command, arguments: Sequence[str]) -> Mapping[str, Any]:
-    """Values of a command's options, as click parses them."""
-    with command.make_context(command.name, list(arguments)) as context:
-        return dict(context.params)
+    def _values(self, command: click.Command) -> Mapping[str, Any]:
+        """Values of the command's options, as click parses them."""
+        name = shell_text(self.names)
+        try:
+            with command.make_context(name, self.arguments) as context:
+                return dict(context.params)
+        except click.ClickException as error:
+            raise InvalidInput(f"use {self}", error.format_message(), f"`{name} --help` lists its options") from error
 
 
 def shell_text(arguments: Sequence[str]) -> str:

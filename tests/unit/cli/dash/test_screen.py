@@ -7,22 +7,25 @@ import errno
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
-from gpuctl.cli.dash.model import NEVER, Detail, Line, PanelKey, View
+from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View
 from gpuctl.cli.dash.names import NAMES
-from gpuctl.cli.dash.panels import PANELS
+from gpuctl.cli.dash.panels import PANELS, build
 from gpuctl.cli.dash.panels.nodes import NodesPanel
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.dash.screen import faults, reader
 from gpuctl.cli.dash.screen.app import Dash
 from gpuctl.cli.dash.screen.lines_view import LinesView, filtered
 from gpuctl.cli.dash.screen.text_screen import TextScreen, wrapped
-from gpuctl.core.errors import GpuctlError
+from gpuctl.cli.nodes.command import nodes
+from gpuctl.cli.nodes.reading import NodesRequest
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
@@ -141,8 +144,28 @@ def test_keys_change_the_command_and_what_is_shown(tmp_path: Path, saved: Path) 
     play(Dash([panel], "nodes"), steps)
 
 
+def test_only_an_error_of_the_first_panel_ends_the_screen(tmp_path: Path) -> None:
+    refused = replace(request(tmp_path, tmp_path / "facts.json"), limit="gpu-1")
+    with pytest.raises(InvalidInput, match="--from cannot be combined with --limit"):
+        build(refused)
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "no run has changed" in screen(app))
+        await pilot.press("1")
+        await until(pilot, lambda: "--from cannot be combined with --limit" in screen(app))
+
+    play(Dash(build(replace(refused, panel="runs")), "runs"), steps)
+
+
+def test_options_that_click_refuses_are_an_error_with_the_command() -> None:
+    line = CommandLine(("nodes",), {"--sort": "colour"})
+    with pytest.raises(InvalidInput, match="cannot use gpuctl nodes --sort colour: Invalid value") as error:
+        line.request(nodes, NodesRequest)
+    assert error.value.hint == "`gpuctl nodes --help` lists its options"
+
+
 def test_every_key_of_the_help_is_bound_once_and_does_something(tmp_path: Path, saved: Path) -> None:
-    app = Dash([build(request(tmp_path, saved)) for build in PANELS.values()], "nodes")
+    app = Dash(build(request(tmp_path, saved)), "nodes")
     lines, everywhere = keys_of(LinesView.BINDINGS), keys_of(Dash.BINDINGS) | set("1234567890")
     assert not lines & everywhere
     for panel in app._panels.values():
