@@ -18,11 +18,15 @@ NEVER = float("inf")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a panel. `subject`: opened by Enter, "" if nothing is; `level`: the verdict that colours it."""
+    """A line of a panel. `subject`: opened by Enter, "" if nothing is; `level`: the verdict that colours it.
+
+    `command`: a command in the text, which a key copies; such a line is never broken.
+    """
 
     text: str
     subject: str = ""
     level: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,11 @@ class CommandLine:
                 return dict(context.params)
         except click.ClickException as error:
             raise InvalidInput(f"use {self}", error.format_message(), f"`{name} --help` lists its options") from error
+
+
+def command_line(command: str, about: str = "") -> Line:
+    """Line of a detail with a command to copy. `about`: comment behind it."""
+    return Line(f"  {command}" + (f"  # {about}" if about else ""), command=command)
 
 
 def shell_text(arguments: Sequence[str]) -> str:

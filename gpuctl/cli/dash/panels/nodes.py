@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View, shell_text
+from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.nodes import command, draw
 from gpuctl.cli.nodes.reading import Content, NodesRequest, check, content_of, source
@@ -200,7 +200,7 @@ class NodesPanel:
             lines += [Line(""), *finding_lines(found)]
         if acts := list(self._acts(node)):
             lines += [Line(""), Line("Commands for this node; none is run from here:")]
-            lines += [Line(f"  {text}") for text in acts]
+            lines += [command_line(text) for text in acts]
         return Detail(node.name, lines, self._command_of(node))
 
     def _command_of(self, node: Node) -> str:

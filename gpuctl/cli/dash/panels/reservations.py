@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from gpuctl.cli.dash.model import CommandLine, Detail, Line, PanelKey, View, shell_text
+from gpuctl.cli.dash.model import CommandLine, Detail, Line, PanelKey, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.reservations.commands import (
     Table,
@@ -75,7 +75,7 @@ class ReservationsPanel:
         lines = [Line(printable(line)) for line in text.splitlines()]
         lines += [Line(""), Line("Commands; none is run from here:")]
         for words in (["connect", subject], ["extend", subject, "--hours", "2"], ["cancel", subject]):
-            lines.append(Line(f"  {shell_text(['reservations', *words, *self._socket])}"))
+            lines.append(command_line(shell_text(["reservations", *words, *self._socket])))
         return Detail(f"reservation {subject}", lines, shell_text(["reservations", "show", subject, *self._socket]))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import yaml
 
-from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, shell_text
+from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.hosts import runs
 from gpuctl.cli.shared import output
@@ -59,7 +59,7 @@ class RunsPanel:
         if subject not in self._runs:
             return None
         run = run_history.load(subject)
-        lines = [Line("Undo (not run from here):"), *(Line(f"  {text}") for text in undo(run)), Line("")]
+        lines = [Line("Undo (not run from here):"), *undo(run), Line("")]
         shown, rest = vars(run), ""
         if len(run.hosts) > MOST_HOSTS:
             shown = {**shown, "hosts": sorted(run.hosts)}
@@ -69,19 +69,19 @@ class RunsPanel:
         return Detail(run.name, lines, shell_text(["runs", "show", run.name]))
 
 
-def undo(run: RunRecord) -> Iterator[str]:
+def undo(run: RunRecord) -> Iterator[Line]:
     """Commands that restore the hosts of a run, or the reason for their absence."""
     words = [word for word in run.command if word != "gpuctl"]
     if "--check" in words or not any(" ".join(words).startswith(command) for command in UNDONE_BY_ROLLBACK):
-        yield f"{NO_UNDO}, or it changed nothing"
+        yield Line(f"  {NO_UNDO}, or it changed nothing")
         return
     place = [*_inventory(words), "--limit", ",".join(run.hosts)]
     stack = ["--only", "gpu_stack"] if words[0] != "tune-nodes" else []
-    yield shell_text(["rollback", *place, *stack, "--check", "--diff"]) + "  # shows what it would restore"
-    yield shell_text(["rollback", *place, *stack]) + "  # also what other runs changed there"
+    yield command_line(shell_text(["rollback", *place, *stack, "--check", "--diff"]), "shows what it would restore")
+    yield command_line(shell_text(["rollback", *place, *stack]), "also what other runs changed there")
     for host, result in run.hosts.items():
         if isinstance(result, dict) and result.get("record"):
-            yield f"# record of this run on {printable(host)}: {result['record']}"
+            yield Line(printable(f"  # record of this run on {host}: {result['record']}"))
 
 
 def _inventory(words: Sequence[str]) -> list[str]:

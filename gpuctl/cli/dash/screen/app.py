@@ -293,7 +293,9 @@ class Dash(App[int]):
         command = self.panel.command
         self.copy_to_clipboard(command)
         about = "This command prints the panel. It was copied, if the terminal allows that (OSC 52):"
-        self.push_screen(TextScreen(Detail("command", [Line(about), Line(""), Line(command)], command)))
+        self.push_screen(
+            TextScreen(Detail("command", [Line(about), Line(""), Line(command, command=command)], command))
+        )
 
     def action_help(self) -> None:
         """Show all keys."""

@@ -68,6 +68,11 @@ class LinesView(ScrollView, can_focus=True, inherit_bindings=False):
         """Subject of the line under the cursor; "" if it has none."""
         return self._lines[self.cursor].subject if self._lines else ""
 
+    @property
+    def command(self) -> str:
+        """Command in the line under the cursor; "" if it has none."""
+        return self._lines[self.cursor].command if self._lines else ""
+
     def show(self, lines: Sequence[Line], head: str = "") -> None:
         """Replace the lines; the cursor stays on its subject."""
         self._all = lines

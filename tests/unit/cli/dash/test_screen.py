@@ -14,7 +14,7 @@ import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
-from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View
+from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View, command_line
 from gpuctl.cli.dash.names import NAMES
 from gpuctl.cli.dash.panels import PANELS, build
 from gpuctl.cli.dash.panels.nodes import NodesPanel
@@ -451,6 +451,27 @@ def test_a_reading_that_ends_while_another_panel_is_shown_is_drawn_later() -> No
         await until(pilot, lambda: "a value" in screen(app))
 
     play(Dash([panel, other], "fixed"), steps)
+
+
+def test_the_command_under_the_cursor_is_drawn_whole_and_copied() -> None:
+    act = "gpuctl nodes kill --inventory 'a  folder/hosts.yml' gpu-1 pid:7 " + "x" * 80
+
+    class Acts(Fixed):
+        def detail(self, subject: str) -> Detail | None:
+            return Detail(subject, [Line(subject), command_line(act, "no act")], "gpuctl fixed a")
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "'a  folder/hosts.yml' gpu-1" in screen(app))
+        await pilot.press("c")
+        assert app.clipboard == "gpuctl fixed a"
+        await pilot.press("j", "c")
+        assert app.clipboard == act
+        await until(pilot, lambda: "copied: gpuctl nodes kill" in screen(app))
+
+    play(Dash([Acts([Line("a value", "a")])], "fixed"), steps)
+    assert list(wrapped([command_line(act)], 40)) == [command_line(act)]
 
 
 def test_a_filter_keeps_all_lines_of_a_subject() -> None:
