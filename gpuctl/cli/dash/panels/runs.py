@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import click
 import yaml
 
 from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
-from gpuctl.cli.hosts import runs
+from gpuctl.cli.gpu_node import bootstrap as gpu_node
+from gpuctl.cli.hosts import runs, tune
 from gpuctl.cli.shared import output
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.paths import collection_dir, config_dir
 from gpuctl.core.run_history import RunRecord
 from gpuctl.engine import printable
+from gpuctl.hosts import plan as host_plan
 
 PAUSE_S = 30.0
 MOST_HOSTS = 50  # whose results are shown; those of a thousand hosts are 30 MB
-UNDONE_BY_ROLLBACK = ("tune-nodes", "bootstrap gpu-node", "gpu-node bootstrap")
+TUNE = ("tune-nodes",)
+UNDONE_BY_ROLLBACK: Mapping[tuple[str, ...], click.Command] = {
+    TUNE: tune.tune_nodes,
+    ("bootstrap", "gpu-node"): gpu_node.bootstrap,
+}
+UNDO = "undo the run"
 NO_UNDO = "no command takes this run back"
 
 
@@ -71,12 +81,19 @@ class RunsPanel:
 
 def undo(run: RunRecord) -> Iterator[Line]:
     """Commands that restore the hosts of a run, or the reason for their absence."""
-    words = [word for word in run.command if word != "gpuctl"]
-    if "--check" in words or not any(" ".join(words).startswith(command) for command in UNDONE_BY_ROLLBACK):
+    words = list(run.command[1:] if run.command[:1] == ["gpuctl"] else run.command)
+    name = next((name for name in UNDONE_BY_ROLLBACK if words[: len(name)] == list(name)), None)
+    if name is None:
         yield Line(f"  {NO_UNDO}, or it changed nothing")
         return
-    place = [*_inventory(words), "--limit", ",".join(run.hosts)]
-    stack = ["--only", "gpu_stack"] if words[0] != "tune-nodes" else []
+    try:
+        place = _place(_options(UNDONE_BY_ROLLBACK[name], words[len(name) :]), run)
+    except InvalidInput as error:
+        yield Line(printable(f"  {error.wrong}"))
+        if error.hint:
+            yield Line(printable(f"  {error.hint}"))
+        return
+    stack = ["--only", "gpu_stack"] if name != TUNE else []
     yield command_line(shell_text(["rollback", *place, *stack, "--check", "--diff"]), "shows what it would restore")
     yield command_line(shell_text(["rollback", *place, *stack]), "also what other runs changed there")
     for host, result in run.hosts.items():
@@ -84,10 +101,40 @@ def undo(run: RunRecord) -> Iterator[Line]:
             yield Line(printable(f"  # record of this run on {host}: {result['record']}"))
 
 
-def _inventory(words: Sequence[str]) -> list[str]:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word in ("-i", "--inventory"):
-            return ["--inventory", following]
-        if word.startswith("--inventory="):
-            return ["--inventory", word.partition("=")[2]]
-    return []
+def _options(command: click.Command, words: Sequence[str]) -> Mapping[str, Any]:
+    """Options of a command as they were typed; `InvalidInput` if this version of the command does not have them."""
+    context = click.Context(command)
+    try:
+        return command.make_parser(context).parse_args(list(words))[0]
+    except click.UsageError as error:
+        wrong = f"this version of gpuctl cannot read the command: {error.format_message()}"
+        raise InvalidInput(UNDO, wrong, "the command is below") from error
+
+
+def _place(options: Mapping[str, Any], run: RunRecord) -> list[str]:
+    """Inventory and hosts of a run, as options; `InvalidInput` with the reason if they are unknown."""
+    if options.get("check"):
+        raise InvalidInput(UNDO, f"{NO_UNDO}: with --check it changed nothing")
+    if not run.hosts:
+        raise InvalidInput(UNDO, "the record names no host, so what to restore is unknown")
+    hosts = ["--limit", ",".join(run.hosts)]
+    inventory = options.get("inventory")
+    if not isinstance(inventory, str):  # an option that was not typed
+        return hosts
+    if not _is_same_everywhere(inventory):
+        wrong = f"the inventory {inventory!r} depends on the folder in which the run was started; it is not recorded"
+        raise InvalidInput(UNDO, wrong, f"`gpuctl rollback` in that folder, on the hosts {hosts[1]}, restores them")
+    return ["--inventory", inventory, *hosts]
+
+
+def _is_same_everywhere(inventory: str) -> bool:
+    """True for an absolute path, and for a name whose file does not lie in the working folder."""
+    if inventory.startswith(("/", "~")):
+        return True
+    if "/" in inventory or inventory.startswith("."):
+        return False
+    try:
+        path = host_plan.find_inventory(inventory).resolve()
+    except InvalidInput:
+        return False
+    return any(path.is_relative_to(folder.resolve()) for folder in (config_dir(), collection_dir()))

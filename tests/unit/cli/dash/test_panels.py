@@ -18,7 +18,7 @@ from gpuctl.cli.dash.panels.checks import ChecksPanel
 from gpuctl.cli.dash.panels.nccl import NcclPanel
 from gpuctl.cli.dash.panels.nodes import NodesPanel
 from gpuctl.cli.dash.panels.reservations import ReservationsPanel
-from gpuctl.cli.dash.panels.runs import RunsPanel
+from gpuctl.cli.dash.panels.runs import RunsPanel, undo
 from gpuctl.cli.dash.panels.subnets import SubnetsPanel
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.core import run_history
@@ -117,7 +117,7 @@ def test_a_node_that_hangs_after_an_answer_is_unknown_and_not_counted(monkeypatc
     assert len(panel.view().summary) == 1
     asked = clock[0] = NOW + 60
     live.start()
-    live.collect(0.5, str)
+    live.collect(0.5, lambda _: None)
     clock[0] = NOW + 100
     view = panel.view()
     [head, *_] = [line for line in view.lines if line.subject == "gpu-2"]
@@ -166,6 +166,55 @@ def test_a_key_whose_command_is_refused_changes_nothing(key: str) -> None:
     assert panel.command == "gpuctl nodes --context prod-eu"
 
 
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inventory with a name in the user's configuration."""
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path / "config"))
+    path = tmp_path / "config/inventories/prod.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text("all: {hosts: {gpu-1: }}\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("typed", "undone"),
+    [
+        (["tune-nodes", "-iprod"], "gpuctl rollback --inventory prod --limit gpu-1"),
+        (["tune-nodes", "-i", "dev", "--inventory=prod", "-l", "x"], "gpuctl rollback --inventory prod --limit gpu-1"),
+        (["tune-nodes", "-yi", "/v/gpuctl"], "gpuctl rollback --inventory /v/gpuctl --limit gpu-1"),
+        (["gpuctl", "tune-nodes"], "gpuctl rollback --limit gpu-1"),
+        (["bootstrap", "gpu-node", "-iprod"], "gpuctl rollback --inventory prod --limit gpu-1 --only gpu_stack"),
+    ],
+)
+def test_the_undo_of_a_run_has_its_inventory(prod: Path, typed: list[str], undone: str) -> None:
+    run = RunRecord("r", "2026-01-01T00:00:00Z", "ann@desk", typed, 0, {"gpu-1": {}})
+    assert [line.command for line in undo(run)][-1] == undone
+
+
+@pytest.mark.parametrize(
+    ("typed", "hosts", "reason"),
+    [
+        (["tune-nodes", "-i", "hosts/prod.yml"], ["gpu-1"], "depends on the folder"),
+        (["tune-nodes", "-i", "here"], ["gpu-1"], "depends on the folder"),
+        (["tune-nodes", "-i", "prod"], [], "names no host"),
+        (["tune-nodes", "--gone", "-iprod"], ["gpu-1"], "No such option"),
+        (["tune-nodes", "--check", "-iprod"], ["gpu-1"], "changed nothing"),
+    ],
+)
+def test_an_unknown_undo_is_no_command(
+    prod: Path, typed: list[str], hosts: list[str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prod.parents[2] / "work"
+    (folder / "inventories").mkdir(parents=True)
+    (folder / "inventories/here.yml").write_bytes(prod.read_bytes())
+    monkeypatch.chdir(folder)
+    run = RunRecord("r", "2026-01-01T00:00:00Z", "ann@desk", typed, 0, {host: {} for host in hosts})
+    lines = list(undo(run))
+    assert not any(line.command for line in lines)
+    assert reason in lines[0].text
+
+
+@pytest.mark.usefixtures("prod")
 def test_runs_are_those_of_the_command_with_their_undo() -> None:
     command = ["tune-nodes", "--inventory", "prod"]
     hosts = {"gpu-1": {"host": "gpu-1", "record": "000003"}}
