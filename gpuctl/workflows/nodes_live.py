@@ -109,6 +109,6 @@ def of_hosts(hosts: Sequence[Target], forks: int, timeout_s: float) -> LiveNodes
     return LiveNodes(hosts, lambda chosen, on_result: flow.ask(chosen, forks, timeout_s, on_result))
 
 
-def end_connections() -> None:
-    """End the programs of all readings, for a process that ends before they do."""
-    processes.stop_all()
+def end_connections(limit_s: float) -> None:
+    """End the programs of all readings, for a process that ends before they do; kill those left after the limit."""
+    processes.stop_all(limit_s)

@@ -83,8 +83,8 @@ def _end_readings(readers: Iterable[Reader], code: int) -> NoReturn:
 
     for reader in readers:
         reader.end()
-    end_connections()
     end = time.monotonic() + END_S
+    end_connections(END_S)
     for reader in readers:
         if reader.ident is not None:
             reader.join(max(0.0, end - time.monotonic()))
