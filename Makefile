@@ -69,6 +69,7 @@ bench: packages $(INSTALLED) ## Time gpuctl beside plain Ansible, mitogen, pyinf
 docs: $(INSTALLED) ## Regenerate docs/tuning.md and the screenshots
 	python docs/generate.py
 	python -m docs.tmux_screens
+	python -m docs.dash_screens
 
 .PHONY: clean
 clean: ## Remove what was installed and built

@@ -17,6 +17,7 @@ from tests.rig.tmux.screen import GPUCTL, Terminal, User, user, wait_until
 IMAGES = Path(__file__).with_name("images")
 WIDE, HIGH = 8.4, 18  # of a character
 CLOCK = "09:00"
+NO_BREAK = "\N{NO-BREAK SPACE}"  # browsers collapse other spaces, in spite of xml:space
 INK, PAPER = "d0d0d0", "101418"
 NAMED = {
     "default": "",
@@ -80,7 +81,8 @@ def _row(screen: pyte.Screen, number: int) -> str:
             weight = ' font-weight="bold"' if bold else ""
             colour = f' fill="#{ink}"' if ink else ""
             position = f'x="{x:.1f}" y="{number * HIGH + 14}" textLength="{width:.1f}"'
-            drawn.append(f"<text {position}{colour}{weight}>{escape(text)}</text>")
+            shown = escape(text.replace(" ", NO_BREAK))
+            drawn.append(f"<text {position}{colour}{weight}>{shown}</text>")
     return "".join(drawn)
 
 

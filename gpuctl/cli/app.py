@@ -9,6 +9,7 @@ import click
 
 from gpuctl.cli import audit, bootstrap, explain, report, schema, self_update
 from gpuctl.cli.cluster import group as cluster
+from gpuctl.cli.dash import command as dash
 from gpuctl.cli.eks import group as eks
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.gpu_node import group as gpu_node
@@ -40,6 +41,7 @@ COMMANDS = (
     runs.group,
     tmux.group,
     kube.group,
+    dash.dash,
     nodes.nodes,
     reserve.reserve,
     reservations.group,

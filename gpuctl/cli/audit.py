@@ -119,7 +119,7 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     Exit code 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
     """
     check_folder(metrics)
-    _check(request, form)
+    check(request, form)
     if request.logs:
         _audit_files(request, form, metrics)
     if request.watch:
@@ -127,7 +127,7 @@ def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
     _audit_nodes(request, form, metrics)
 
 
-def _check(request: AuditRequest, form: Form) -> None:
+def check(request: AuditRequest, form: Form) -> None:
     """Refuse options that exclude each other, before any node is asked."""
     if request.act is None and (request.yes or (request.context and not request.probe)):
         wrong = "--context and --yes belong to --act drain, or --context to --probe"
@@ -178,8 +178,8 @@ def _check_watch(request: AuditRequest, form: Form) -> None:
 
 
 def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
-    selection = _select(request)
-    report = _report(request, selection)
+    selection = select(request)
+    report = report_of(request, selection)
     publish(report, form, metrics, lambda: _table(report))
     if request.act is None:
         sys.exit(report.exit_code)
@@ -190,7 +190,7 @@ def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> Non
     sys.exit(worst([report.exit_code, drained]))
 
 
-def _report(request: AuditRequest, selection: Selection) -> Report:
+def report_of(request: AuditRequest, selection: Selection) -> Report:
     """Ask all nodes and judge their answers."""
     from gpuctl.audit import knowledge
     from gpuctl.core.exit_codes import worst
@@ -242,10 +242,10 @@ def _watch(request: AuditRequest, metrics: Path | None) -> None:
     from gpuctl.core.errors import GpuctlError
     from gpuctl.workflows import audit_watch
 
-    _select(request)  # a wrong inventory is an error at once, not an audit that fails for ever
+    select(request)  # a wrong inventory is an error at once, not an audit that fails for ever
     limit = min(request.timeout, request.every)  # a node that hangs must not hold the next audit
     once = replace(request, timeout=limit, quiet=True)
-    watch = audit_watch.Watch(lambda: _report(once, _select(once)), request.every, limit + request.window, metrics)
+    watch = audit_watch.Watch(lambda: report_of(once, select(once)), request.every, limit + request.window, metrics)
     if request.serve and audit_watch.is_public(request.serve):
         click.echo(f"note: everybody who can reach {request.serve} can read the findings", err=True)
     with audit_watch.serving(watch, request.serve) as url:
@@ -265,7 +265,7 @@ def _watch(request: AuditRequest, metrics: Path | None) -> None:
             time.sleep(watch.pause_s(started))
 
 
-def _select(request: AuditRequest) -> Selection:
+def select(request: AuditRequest) -> Selection:
     from gpuctl.hosts import plan as host_plan
     from gpuctl.workflows import audit_kube, audit_slurm
 
@@ -326,8 +326,17 @@ def _diagnose(request: AuditRequest, hosts: Sequence[Target], fleet: Fleet) -> t
 
 
 def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:
-    from gpuctl.audit import knowledge
     from gpuctl.domain.report import Report
+
+    targets = judge_files(request)
+    report = Report("audit", targets, strict=request.strict)
+    publish(report, form, metrics, lambda: _show(targets))
+    sys.exit(report.exit_code)
+
+
+def judge_files(request: AuditRequest) -> dict[str, list[Finding]]:
+    """Findings of each recorded file or folder."""
+    from gpuctl.audit import knowledge
     from gpuctl.workflows import audit as flow
 
     asked = {
@@ -342,10 +351,7 @@ def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> Non
         raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
     paths = dict.fromkeys([*request.logs, *request.files])
-    targets = {str(path): flow.judge_path(path, catalogue) for path in paths}
-    report = Report("audit", targets, strict=request.strict)
-    publish(report, form, metrics, lambda: _show(targets))
-    sys.exit(report.exit_code)
+    return {str(path): flow.judge_path(path, catalogue) for path in paths}
 
 
 def _show(targets: Mapping[str, list[Finding]]) -> None:

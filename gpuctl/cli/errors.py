@@ -79,17 +79,9 @@ def _interrupted(error: BaseException) -> int:
 def _fault(error: Exception) -> Ending:
     if isinstance(error, OSError) and _is_output_error(error):
         return NOT_DONE, error
-    if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
-        _print_error(
-            f"cannot write {error.filename or 'a file'}: {error.strerror}",
-            f"free some space or make it writable, or {FOLDERS}",
-        )
-        return NOT_DONE, None
-    if isinstance(error, OSError) and error.errno in NOT_PERMITTED and _is_own_file(error.filename):
-        _print_error(f"cannot use {error.filename}: {error.strerror}", f"give your user access to it, or {FOLDERS}")
-        return NOT_DONE, None
-    _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
-    return INTERNAL_ERROR, None
+    known = known_text(error)
+    _print(known or fault_text(error))
+    return NOT_DONE if known else INTERNAL_ERROR, None
 
 
 def _is_own_file(name: object) -> bool:
@@ -128,10 +120,39 @@ def _discard_unwritten() -> OSError | None:
 
 
 def _print_error(message: str, hint: str) -> None:
+    _print(error_text(message, hint))
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
+
+
+def error_text(message: str, hint: str) -> str:
+    """An error as it is printed, without control characters."""
     from gpuctl.engine import printable
 
-    with contextlib.suppress(OSError):
-        click.echo(printable(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else "")), err=True)
+    return printable(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else ""))
+
+
+def known_text(error: Exception) -> str | None:
+    """An error as it is printed; None for a fault of gpuctl."""
+    if isinstance(error, GpuctlError):
+        return error_text(str(error), error.hint)
+    if isinstance(error, click.ClickException):
+        return error_text(error.format_message(), "")
+    if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+        message = f"cannot write {error.filename or 'a file'}: {error.strerror}"
+        return error_text(message, f"free some space or make it writable, or {FOLDERS}")
+    if isinstance(error, OSError) and error.errno in NOT_PERMITTED and _is_own_file(error.filename):
+        message = f"cannot use {error.filename}: {error.strerror}"
+        return error_text(message, f"give your user access to it, or {FOLDERS}")
+    return None
+
+
+def fault_text(error: Exception) -> str:
+    """A fault of gpuctl as it is printed; its traceback is written to a log file. Call it while it is handled."""
+    return error_text(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
 
 
 def _write_log() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -32,16 +33,21 @@ def explain(name: tuple[str, ...], form: Output) -> None:
     if form != "table":
         output.data([asdict(explanation) for explanation in explanations], form)
         return
+    click.echo("\n".join(lines(explanations)))
+
+
+def lines(explanations: Sequence[Explanation]) -> Iterator[str]:
+    """Lines of all explanations, with an empty one between two."""
     for number, explanation in enumerate(explanations):
         if number:
-            click.echo()
-        _show(explanation)
+            yield ""
+        yield from _lines(explanation)
 
 
-def _show(explanation: Explanation) -> None:
+def _lines(explanation: Explanation) -> Iterator[str]:
     from gpuctl.engine import printable
 
-    click.echo(printable(f"{explanation.name}  {explanation.title}"))
+    yield printable(f"{explanation.name}  {explanation.title}")
     texts = {
         "meaning": explanation.meaning,
         "action": explanation.action,
@@ -52,4 +58,4 @@ def _show(explanation: Explanation) -> None:
     width = max(map(len, texts)) + 1
     for label, text in texts.items():
         if text:
-            click.echo(printable(f"  {label + ':':<{width}} {text}"))
+            yield printable(f"  {label + ':':<{width}} {text}")

@@ -89,7 +89,7 @@ def _run_ansible(source: Path, limit: str, limit_s: float, most_memory: int) -> 
     settings = json.dumps([list(_CONFIGURED), list(_CONFIGURED_SSH)])
     listing = ["inventory", "--list", "--inventory", str(source), *(["--limit", limit] if limit else [])]
     argv = [*start, str(most_memory), settings, *listing]
-    return Processes(most_memory, descendants=True).run(argv, b"", limit_s, _environment())
+    return Processes(most_memory).run(argv, b"", limit_s, _environment())
 
 
 def _with_defaults(variables: Variables, configured: Variables) -> Variables:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
+from weakref import WeakSet
 
 from gpuctl.engine import visit_failures
 
@@ -50,18 +51,19 @@ class SecondTurn:
 class Processes:
     """Concurrent programs that can be stopped together, such as on Ctrl-C.
 
-    `most_output`: bytes that a program may print on either stream. `descendants`: programs that they started are
-    stopped with them, unless those left their process group. Without a session of their own, they can ask questions on
-    the terminal, and Ctrl-C reaches them, too.
+    `most_output`: bytes that a program may print on either stream. Programs that they started, such as the ProxyCommand
+    of ssh, are stopped with them, unless those left their process group. Without a session of their own, they can ask
+    questions on the terminal, Ctrl-C reaches them, too, and what they started is not stopped.
     """
 
-    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False, new_session: bool = True) -> None:
+    def __init__(self, most_output: int = MOST_OUTPUT, *, new_session: bool = True) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
-        self._stopped = False
         self._most = most_output
-        self._descendants = descendants
         self._new_session = new_session
+        with _REGISTRY:
+            self._stopped = _ENDING.is_set()
+            _ALL.add(self)
 
     def run(  # noqa: PLR0913, PLR0917 - as subprocess.run
         self,
@@ -97,7 +99,7 @@ class Processes:
             with contextlib.closing(exchange):
                 exchange.run(stdin() if callable(stdin) else stdin, limit, second)
         finally:
-            if not exchange.finished:
+            if not exchange.finished or self._stopped:  # also what such a program has left of its group
                 self._signal(process, signal.SIGKILL)
             process.wait()
             with self._lock:
@@ -113,13 +115,56 @@ class Processes:
             for process in self._running:
                 self._signal(process, signal.SIGTERM)
 
+    def kill(self) -> None:
+        """End all programs at once."""
+        with self._lock:
+            for process in self._running:
+                self._signal(process, signal.SIGKILL)
+
+    @property
+    def is_running(self) -> bool:
+        """True while a program runs, or one that it started."""
+        with self._lock:
+            return any(self._is_left(process) for process in self._running)
+
+    def _is_left(self, process: subprocess.Popen[bytes]) -> bool:
+        if not self._new_session:
+            return process.returncode is None
+        try:
+            os.killpg(process.pid, 0)
+        except OSError:
+            return False
+        return True
+
     def _signal(self, process: subprocess.Popen[bytes], number: int) -> None:
         """Signal a program that has not been waited for; does nothing if it has ended."""
-        if self._descendants:
-            with contextlib.suppress(ProcessLookupError):
+        if self._new_session:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # on macOS also for one that has ended
                 os.killpg(process.pid, number)
         else:
             process.send_signal(number)
+
+
+_ALL: WeakSet[Processes] = WeakSet()
+_REGISTRY = threading.Lock()
+_ENDING = threading.Event()  # no program is started any more
+
+
+def stop_all(limit_s: float) -> None:
+    """Stop the programs of all threads, for a process that ends before them; none is started any more.
+
+    Those that have not ended after `limit_s` seconds are killed.
+    """
+    with _REGISTRY:
+        _ENDING.set()
+        running = list(_ALL)
+    for processes in running:
+        processes.stop()
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end and any(processes.is_running for processes in running):
+        time.sleep(POLL_S)
+    for processes in running:
+        processes.kill()
 
 
 class _Exchange:

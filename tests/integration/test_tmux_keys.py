@@ -187,6 +187,11 @@ def test_the_wizard_for_forwards_has_a_window_of_its_own(screen: Terminal, me: U
     me.becomes("window_index", "1")
 
 
+def test_dash_has_a_window_of_its_own(screen: Terminal, me: User, standin: str) -> None:
+    screen.prefix("D")
+    screen.sees("asked: dash", "4 dash")
+
+
 PODS = {
     "items": [
         {

@@ -13,6 +13,8 @@ from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.run_history import RunRecord
 
+HEAD = ("RUN", "ACTOR", "HOSTS", "EXIT", "COMMAND")
+
 
 @click.group("runs", cls=Group, invoke_without_command=True)
 @options.output
@@ -24,20 +26,20 @@ def group(context: click.Context, form: Output) -> None:
     """
     if context.invoked_subcommand:
         return
-    runs, damaged = _load_all()
+    runs, damaged = load_all(run_history.names())
     if form == "table":
-        _table(runs)
+        output.table(HEAD, rows(runs))
     else:
         output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in runs], form)
     if damaged:
         raise damaged[0]
 
 
-def _load_all() -> tuple[list[RunRecord], list[InvalidInput]]:
-    """All runs whose records can be read, and why the others cannot."""
+def load_all(names: Sequence[str]) -> tuple[list[RunRecord], list[InvalidInput]]:
+    """Runs whose records can be read, and why the others cannot."""
     runs: list[RunRecord] = []
     damaged: list[InvalidInput] = []
-    for name in run_history.names():
+    for name in names:
         try:
             runs.append(run_history.load(name))
         except InvalidInput as error:
@@ -45,10 +47,10 @@ def _load_all() -> tuple[list[RunRecord], list[InvalidInput]]:
     return runs, damaged
 
 
-def _table(runs: Sequence[RunRecord]) -> None:
+def rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
+    """Cells of each run, below HEAD."""
     exits = ["-" if run.exit_code is None else run.exit_code for run in runs]
-    rows = [(r.name, r.actor, len(r.hosts), code, " ".join(r.command)) for r, code in zip(runs, exits, strict=True)]
-    output.table(("RUN", "ACTOR", "HOSTS", "EXIT", "COMMAND"), rows)
+    return [(r.name, r.actor, len(r.hosts), code, " ".join(r.command)) for r, code in zip(runs, exits, strict=True)]
 
 
 @group.command()

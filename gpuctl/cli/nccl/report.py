@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,14 @@ from gpuctl.cli.shared import files, findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import data
 from gpuctl.core.errors import InvalidInput
+from gpuctl.engine import printable
 
 if TYPE_CHECKING:
     from gpuctl.domain.report import Report
     from gpuctl.nccl.history import Measured
 
 WRITE = "write the page"
+HEAD = ("NUMBER", "AT", "BY", "KIND", "NODES", "RUNS", "VERDICT", "INVENTORY")
 WIDTH = 200  # of a map if standard output is not a terminal
 
 
@@ -35,8 +38,12 @@ def history(node: str, last: int, form: Output) -> None:
     if form != "table":
         output.data([_summary(measured) for measured in measurements], form)
         return
-    rows = [(m.id, m.at, m.by, m.kind, len(m.nodes), len(m.results), _worst(m), m.inventory) for m in measurements]
-    output.table(("NUMBER", "AT", "BY", "KIND", "NODES", "RUNS", "VERDICT", "INVENTORY"), rows)
+    output.table(HEAD, rows(measurements))
+
+
+def rows(measurements: Sequence[Measured]) -> list[tuple[object, ...]]:
+    """Cells of each measurement, below HEAD."""
+    return [(m.id, m.at, m.by, m.kind, len(m.nodes), len(m.results), worst(m), m.inventory) for m in measurements]
 
 
 def _report_unknown_node(node: str) -> None:
@@ -71,7 +78,7 @@ def report(number: int | None, html: Path | None, instance: str, form: Output) -
     if form != "table":
         data(_document(measured), form)
     else:
-        _show(measured)
+        click.echo("\n".join(lines(measured, shutil.get_terminal_size((WIDTH, 0)).columns)))
 
 
 def _last() -> Measured:
@@ -85,25 +92,23 @@ def _last() -> Measured:
     return measurements[0]
 
 
-def _show(measured: Measured) -> None:
+def lines(measured: Measured, width: int) -> Iterator[str]:
+    """Lines of a measurement: findings, the map of its pairs for a terminal of this width, and its runs."""
     from gpuctl.cli.nccl import heat
     from gpuctl.nccl.bandwidth import speed
     from gpuctl.nccl.report import matrix
     from gpuctl.nccl.report.plots import run_name
 
-    click.echo(
-        f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
-    )
-    findings.show(measured.findings)
+    yield f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
+    yield from (printable(line) for line in findings.lines(measured.findings))
     pairs = matrix.pair_matrix(measured.results)
     if pairs.nodes:
-        for line in heat.lines(pairs, shutil.get_terminal_size((WIDTH, 0)).columns):
-            click.echo(line)
-    rows = [
+        yield from heat.lines(pairs, width)
+    runs = [
         (run_name(e), e.run.outcome, _number(speed(e.run)), f"{e.seconds:.0f}", e.run.cause or "")
         for e in measured.results
     ]
-    output.table(("RUN", "OUTCOME", "MEDIAN GB/S", "SECONDS", "CAUSE"), rows)
+    yield from output.columns(("RUN", "OUTCOME", "MEDIAN GB/S", "SECONDS", "CAUSE"), runs)
 
 
 def _write(measured: Measured, html: Path, instance: str) -> None:
@@ -127,10 +132,10 @@ def _document(measured: Measured) -> Report:
 
 def _summary(measured: Measured) -> dict[str, object]:
     summary = {name: getattr(measured, name) for name in ("id", "at", "by", "kind", "inventory", "nodes")}
-    return {**summary, "runs": len(measured.results), "verdict": _worst(measured)}
+    return {**summary, "runs": len(measured.results), "verdict": worst(measured)}
 
 
-def _worst(measured: Measured) -> str:
+def worst(measured: Measured) -> str:
     """Worst verdict; UNKNOWN if nothing was judged."""
     from gpuctl.domain.findings import overall
 

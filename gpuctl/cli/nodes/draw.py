@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from gpuctl.core.text import plural
@@ -13,19 +13,33 @@ from gpuctl.nodes.summary import Group
 MOST_COMMAND = 120  # characters of a command line
 UNKNOWN = "UNKNOWN"
 Row = tuple[str, ...]
+Cells = tuple[Row, list[Row]]
 
 
 def lines(nodes: Sequence[Node], groups: Sequence[Group]) -> Iterator[str]:
     """Lines of all nodes and of the summary."""
-    heads = [head(node) for node in nodes]
-    rows_of = [below(node) for node in nodes]
-    head_widths, row_widths = _widths(heads), _widths([row for rows in rows_of for row in rows])
-    for cells, rows in zip(heads, rows_of, strict=True):
-        yield _joined(cells, head_widths)
-        yield from (f"  {_joined(row, row_widths)}" for row in rows)
+    yield from (text for text, _ in entries(nodes))
     if nodes:
         yield ""
     yield from (printable(str(group)) for group in groups)
+
+
+def entries(nodes: Sequence[Node], cells_of: Callable[[Node], Cells] | None = None) -> Iterator[tuple[str, Node]]:
+    """Lines of all nodes, with the node of each; those of its users and unused GPUs are indented.
+
+    `cells_of`: as `cells`, for a caller that draws a node more than once.
+    """
+    drawn = [(cells_of or cells)(node) for node in nodes]
+    heads, rows_of = [first for first, _ in drawn], [rows for _, rows in drawn]
+    head_widths, row_widths = _widths(heads), _widths([row for rows in rows_of for row in rows])
+    for node, first, rows in zip(nodes, heads, rows_of, strict=True):
+        yield _joined(first, head_widths), node
+        yield from ((f"  {_joined(row, row_widths)}", node) for row in rows)
+
+
+def cells(node: Node) -> Cells:
+    """Cells of a node's line, and of the lines below it."""
+    return head(node), below(node)
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:

@@ -17,6 +17,7 @@ from gpuctl.cli.shared.options import Finite
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 
+Table = tuple[Sequence[str], Sequence[Sequence[object]]]  # head and rows
 id_argument = click.argument("id_", metavar="[ID]", required=False)
 
 
@@ -44,9 +45,14 @@ def queue_(form: Output, socket: Path) -> None:
     if form != "table":
         output.data(rows, form)
         return
+    output.table(*queue_table(rows))
+
+
+def queue_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Table of reservations that wait."""
     head = ["#", "id", "person", "GPUs", "type", "starts", "why it waits"]
     keys = ("position", "id", "person", "gpus", "gpu_type")
-    output.table(head, [[*(row[key] for key in keys), start(row), row["reason"]] for row in rows])
+    return head, [[*(row[key] for key in keys), start(row), row["reason"]] for row in rows]
 
 
 @click.command(name="show")
@@ -71,13 +77,22 @@ def availability_(form: Output, socket: Path) -> None:
     """Show the free GPUs of each node."""
     from gpuctl.reservations.client import Client
 
-    nodes = Client(socket).state()["nodes"]
-    rows = [{**node, "free": node["allocated"].count(None) if node["state"] == "ready" else 0} for node in nodes]
+    rows = with_free(Client(socket).state()["nodes"])
     if form != "table":
         output.data(rows, form)
         return
+    output.table(*availability_table(rows))
+
+
+def with_free(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes with the number of their free GPUs."""
+    return [{**node, "free": node["allocated"].count(None) if node["state"] == "ready" else 0} for node in nodes]
+
+
+def availability_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Table of nodes with their free GPUs."""
     cells = [[row["name"], row["gpu_type"], row["state"], row["free"], len(row["allocated"])] for row in rows]
-    output.table(["node", "type", "state", "free", "GPUs"], cells)
+    return ["node", "type", "state", "free", "GPUs"], cells
 
 
 @click.command(name="extend")
@@ -286,12 +301,17 @@ def _rows(rows: list[dict[str, Any]], form: Output) -> None:
     if form != "table":
         output.data(rows, form)
         return
+    output.table(*reservations_table(rows))
+
+
+def reservations_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Table of reservations."""
     head = ["id", "person", "state", "GPUs", "type", "where", "until", "name"]
     keys = ("id", "person", "state", "gpus", "gpu_type")
     cells = [
         [*(row[key] for key in keys), place(row), row["expires"] or row["finished"] or "-", row["name"]] for row in rows
     ]
-    output.table(head, cells)
+    return head, cells
 
 
 def _result(answer: dict[str, Any], form: Output) -> None:

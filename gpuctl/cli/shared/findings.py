@@ -25,6 +25,11 @@ def show(findings: Sequence[Finding], *, err: bool = False, indent: str = "", mo
 
 def lines(findings: Sequence[Finding], most: int | None = MOST_ALIKE) -> Iterator[str]:
     """Columns: verdict, check, then "subjects: message". Each hint stands once, below the last line it belongs to."""
+    return (line for line, _ in entries(findings, most))
+
+
+def entries(findings: Sequence[Finding], most: int | None = MOST_ALIKE) -> Iterator[tuple[str, Finding]]:
+    """Lines as in `lines`, with the finding of each; equal findings are one, whose subject names all of theirs."""
     from gpuctl.domain.findings import Verdict, worst_first
 
     width = max([CHECK_WIDTH, *(len(finding.check) for finding in findings)])
@@ -35,12 +40,13 @@ def lines(findings: Sequence[Finding], most: int | None = MOST_ALIKE) -> Iterato
         head = f"{verdict:{VERDICT_WIDTH}} {check:{width}}"
         shown, more = _groups(alike, most)
         for number, finding in enumerate(shown):
-            yield f"{head} {finding.subject}: {finding.message}" if finding.subject else f"{head} {finding.message}"
+            text = f"{finding.subject}: {finding.message}" if finding.subject else finding.message
+            yield f"{head} {text}", finding
             repeated = any(later.hint == finding.hint for later in shown[number + 1 :])
             if finding.hint and not repeated and finding.verdict is not Verdict.OK:
-                yield f"{'':{len(head)}} hint: {finding.hint}"
+                yield f"{'':{len(head)}} hint: {finding.hint}", finding
         if more:
-            yield f"{head} similar: {output.names(more, MOST_ALIKE)}; --output json lists all"
+            yield f"{head} similar: {output.names(more, MOST_ALIKE)}; --output json lists all", shown[-1]
 
 
 def _groups(findings: Sequence[Finding], most: int | None) -> tuple[list[Finding], list[str]]:

@@ -40,11 +40,17 @@ def unreached(result: HostResult) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], err: bool = False) -> None:
     """Print columns as wide as they need to be; the last one may be any length. `err`: to standard error."""
+    for line in columns(head, rows):
+        click.echo(line, err=err)
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Lines of a table: the head, then one for each row."""
     cells = [[printable(str(cell).strip()).replace("\n", "⏎") for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        click.echo(f"{line}  {row[-1]}".strip() if len(row) > 1 else row[0], err=err)
+        yield f"{line}  {row[-1]}".strip() if len(row) > 1 else row[0]
 
 
 def on_terminal() -> bool:

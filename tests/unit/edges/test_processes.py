@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +131,46 @@ def test_long_standard_error_keeps_its_start_and_end() -> None:
     assert complaints.endswith("y\nlast\n")
     assert "bytes omitted]" in complaints
     assert len(complaints) < 2 * KEPT + 100
+
+
+STOP_ALL = """
+import os, sys, threading, time
+from pathlib import Path
+from gpuctl.edges import processes
+
+folder = Path(sys.argv[1])
+made = processes.Processes()
+scripts = {
+    "connection": "sleep 600 >/dev/null & echo $! >connection.new; mv connection.new connection; wait",
+    "stubborn": "(trap '' TERM; sleep 600) >/dev/null & echo $! >stubborn.new; mv stubborn.new stubborn; wait",
+    "leader": "trap '' TERM; echo $$ >leader.new; mv leader.new leader; sleep 600; sleep 600",
+}
+for script in scripts.values():
+    run = lambda text=script: made.run(["sh", "-c", text], b"", 600, folder=str(folder))
+    threading.Thread(target=run, daemon=True).start()
+while not all((folder / name).exists() for name in scripts):
+    time.sleep(0.02)
+processes.stop_all(0.5)
+assert processes.Processes().run(["true"], b"", 600).code is None
+print(*(int((folder / name).read_text()) for name in scripts), flush=True)
+os._exit(0)
+"""
+
+
+def test_the_programs_of_all_threads_end_with_what_they_started_and_none_starts_later(tmp_path: Path) -> None:
+    # In a process of its own: it also stops what others of this process have running.
+    done = Processes().run([sys.executable, "-c", STOP_ALL, str(tmp_path)], b"", FOR_EVER)
+    assert done.code == 0, done.err
+    left = {int(pid) for pid in done.out.split()}
+    assert len(left) == 3
+    for _ in range(1500):
+        left = {pid for pid in left if is_running(pid)}
+        if not left:
+            return
+        time.sleep(0.02)
+    raise AssertionError(left)
+
+
+def is_running(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, text=True)
+    return state.stdout.strip()[:1] not in ("", "Z")

@@ -1,0 +1,1 @@
+"""`gpuctl dash`: what the commands print, on one screen."""

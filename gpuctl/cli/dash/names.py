@@ -1,0 +1,5 @@
+"""Names of the panels; apart, so that `--help` does not load the panels."""
+
+from __future__ import annotations
+
+NAMES = ("nodes", "checks", "runs", "reservations", "subnets", "nccl")

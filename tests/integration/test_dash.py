@@ -1,0 +1,101 @@
+"""gpuctl dash on a real terminal: keys, sizes, Ctrl-C, a closed window, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuctl.nodes import facts_file
+from gpuctl.nodes.model import Fleet
+from tests.rig.gpu_user_facts import NOW, facts, process
+from tests.rig.tmux.screen import GPUCTL, Terminal, User, user, wait_until
+
+HANGS = """
+all:
+  hosts:
+    gpu-hang: {ansible_host: 192.0.2.1, ansible_ssh_common_args: "-o ProxyCommand='sleep 300'"}
+    gpu-lost: {ansible_host: 127.0.0.1, ansible_port: 9}
+"""
+
+
+@pytest.fixture
+def me(tmp_path: Path) -> Iterator[User]:
+    with user(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def saved(me: User) -> Path:
+    path = me.home / "facts.json"
+    busy = facts(process(7, login_uid=1001), on={3: [7]})
+    facts_file.save(
+        path, Fleet({f"gpu-{n}": busy if n % 2 else facts() for n in range(40)}, {"gpu-x": "no route"}, NOW)
+    )
+    return path
+
+
+def dash(me: User, *words: object, columns: int = 80, rows: int = 24) -> Terminal:
+    """The screen, below which a shell prints the exit code."""
+    command = f"{GPUCTL} dash {' '.join(map(str, words))}; echo exit code $?; exec sleep 300"
+    return me.terminal("sh", "-c", command, columns=columns, rows=rows)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60)])
+def test_panels_lines_filter_and_commands_by_keys(me: User, saved: Path, columns: int, rows: int) -> None:
+    screen = dash(me, "--from", saved, columns=columns, rows=rows)
+    screen.sees("gpu-1   p5.48xlarge", "20 of 320 GPUs in use", "1 Nodes  2 Checks")
+    screen.press("G")
+    screen.sees("nothing is known of it: no route")
+    screen.press("/", "gpu-33", "Enter")
+    screen.sees("filter: gpu-33")
+    screen.sees_no_more("gpu-1 ")
+    screen.press("g", "Enter")
+    screen.sees("pid 7  GPU 3")
+    screen.press("Escape")  # a key right behind it would be Alt and that key
+    screen.sees_no_more("pid 7  GPU 3")
+    screen.press("?")
+    screen.sees("only your own processes", "show and copy the command")
+    screen.press("q")
+    screen.sees("filter: gpu-33")
+    screen.press("c")
+    screen.sees("It was copied", "gpuctl nodes --from")
+    screen.press("q")
+    screen.sees("filter: gpu-33")
+    screen.press("3")
+    screen.sees("no run has changed a host from here")
+    screen.press("4")
+    screen.sees("cannot ask the reservation service")
+    screen.resize(columns + 20, rows + 4)
+    screen.press("1")
+    screen.sees("20 of 320 GPUs in use")
+    screen.press("q")
+    screen.sees("exit code 0")
+
+
+def test_a_host_that_hangs_holds_up_neither_keys_nor_the_end(me: User) -> None:
+    (me.home / "hosts.yml").write_text(HANGS)
+    screen = dash(me, "-i", "hosts.yml")
+    screen.sees("gpu-hang  waiting: asked at", "gpu-lost  -  ? GPUs  UNKNOWN: it cannot be reached", "waiting for 1")
+    screen.press("?")
+    screen.sees("list of keys")
+    screen.press("C-c")
+    screen.sees("exit code 130")
+
+
+def test_a_closed_window_ends_it(me: User, saved: Path) -> None:
+    screen = me.terminal(str(GPUCTL), "dash", "--from", str(saved), columns=80, rows=24)
+    screen.sees("20 of 320 GPUs in use")
+    screen.close()
+    wait_until(lambda: screen.ended, "the end of gpuctl")
+
+
+def test_without_a_terminal_or_with_a_wrong_inventory_nothing_is_drawn(me: User, saved: Path) -> None:
+    piped = me.gpuctl("dash", "--from", saved)
+    assert (piped.returncode, piped.stdout) == (2, "")
+    assert "input and output are not a terminal" in piped.stderr
+    screen = dash(me, "-i", "no-such-inventory")
+    screen.sees("exit code 2", "no-such-inventory")
+    plain = me.terminal("sh", "-c", f"TERM=dumb {GPUCTL} dash; echo exit code $?; exec sleep 300")
+    plain.sees("cannot move its cursor", "exit code 2")

@@ -1,0 +1,304 @@
+"""Each panel shows what its command prints."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuctl.cli.app import app
+from gpuctl.cli.dash.model import NEVER, Panel, View
+from gpuctl.cli.dash.panels.checks import ChecksPanel
+from gpuctl.cli.dash.panels.nccl import NcclPanel
+from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.panels.reservations import ReservationsPanel
+from gpuctl.cli.dash.panels.runs import RunsPanel, undo
+from gpuctl.cli.dash.panels.subnets import SubnetsPanel
+from gpuctl.cli.dash.request import DashRequest
+from gpuctl.core import run_history
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.run_history import RunRecord
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.edges.unix_socket import serving
+from gpuctl.hosts.model import HostResult, Target
+from gpuctl.nccl import history
+from gpuctl.nodes import facts_file
+from gpuctl.nodes.model import Fleet
+from gpuctl.reservations.demo import Demo
+from gpuctl.reservations.rules.model import Caller
+from gpuctl.subnets import flow as subnets
+from gpuctl.subnets.model import Listing
+from gpuctl.workflows import nodes_kube
+from gpuctl.workflows.nodes_live import LiveNodes
+from tests.rig.gpu_user_facts import NOW, facts, process
+from tests.rig.nccl.builders import ended
+from tests.rig.subnet_model import listing, subnet
+
+XID_79 = "[ 5.000001] NVRM: Xid (PCI:0000:66:00): 79, GPU has fallen off the bus.\n"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+
+
+def request(*sources: Path, context: str = "", socket: Path = Path("/no/socket")) -> DashRequest:
+    return DashRequest("nodes", None, "", context, sources, 5, 60, "eu-west-1", "", socket)
+
+
+def printed(command: str) -> list[str]:
+    """Lines that a command prints, without the empty ones."""
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert not isinstance(result.exception, GpuctlError), result.exception
+    return [line.rstrip() for line in result.output.splitlines() if line.strip()]
+
+
+def drawn(panel: Panel) -> list[str]:
+    """Lines of a panel after a reading, without the empty ones."""
+    panel.read()
+    view = panel.view()
+    texts = [view.head, *(line.text for line in view.lines), *view.summary]
+    return [text.rstrip() for text in texts if text.strip()]
+
+
+def press(panel: Panel, key: str, text: str = "") -> None:
+    [entry] = [entry for entry in panel.keys if entry.key == key]
+    entry.act(text)
+
+
+@pytest.mark.parametrize("keys", ["", "m", "s", "ss", "im"])
+def test_nodes_are_those_of_the_command(tmp_path: Path, keys: str) -> None:
+    path = tmp_path / "facts.json"
+    fleet = {"b": facts(process(7, login_uid=1001), on={3: [7]}), "a": facts(), "c": facts(pid_namespace="nested")}
+    facts_file.save(path, Fleet(fleet, {"lost": "no route"}, NOW))
+    panel = NodesPanel(request(path))
+    for key in keys:
+        press(panel, key)
+    assert sorted(drawn(panel)) == sorted(printed(panel.command))
+
+
+def test_no_node_is_unknown_once_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_kube, "ask", lambda *_: [])
+    panel = NodesPanel(request(context="prod-eu"))
+    assert not panel.view().lines
+    panel.read()
+    view = panel.view()
+    assert [line.level for line in view.lines if "no node has GPUs" in line.text] == ["UNKNOWN"]
+    assert view.read_at
+
+
+def test_options_that_no_node_matches_are_named(tmp_path: Path) -> None:
+    facts_file.save(tmp_path / "facts.json", Fleet({"a": facts()}, {}, NOW))
+    panel = NodesPanel(request(tmp_path / "facts.json"))
+    panel.read()
+    press(panel, "m")
+    assert "no node matches the options of the command" in [line.text for line in panel.view().lines]
+
+
+def test_a_node_that_hangs_after_an_answer_is_unknown_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, clock = threading.Event(), [NOW]
+
+    def ask(hosts: Sequence[Target], on_result: Callable[[HostResult], None]) -> None:
+        for host in hosts:
+            if host.name == "gpu-2" and clock[0] > NOW:
+                released.wait(30)
+            on_result(HostResult(host.name, answer={"use": facts()}))
+
+    monkeypatch.setattr(time, "time", lambda: float(clock[0]))
+    live = LiveNodes([Target(name) for name in ("gpu-1", "gpu-2")], ask)
+    panel = NodesPanel(replace(request(), inventory="prod", every=1), live)
+    panel.read()
+    assert len(panel.view().summary) == 1
+    asked = clock[0] = NOW + 60
+    live.start()
+    live.collect(0.5, lambda _: None)
+    clock[0] = NOW + 100
+    view = panel.view()
+    [head, *_] = [line for line in view.lines if line.subject == "gpu-2"]
+    first, then = (time.strftime("%H:%M:%S", time.localtime(at)) for at in (NOW, asked))
+    assert head.level == "UNKNOWN"
+    assert f"values of {first}; asked at {then}, no answer yet" in head.text
+    assert next(line.level for line in view.lines if line.subject == "gpu-1") == ""
+    assert "0 of 8 GPUs in use; 8 idle" in view.summary[0]
+    assert view.summary[1] == f"UNKNOWN: 1 node late, values from {first}, not counted above"
+    detail = panel.detail("gpu-2")
+    assert detail is not None
+    assert first in detail.lines[0].text
+    released.set()
+
+
+def test_findings_are_those_of_the_command_with_an_explanation(tmp_path: Path) -> None:
+    log = tmp_path / "dmesg.txt"
+    log.write_text(XID_79)
+    panel = ChecksPanel(request(log))
+    assert panel.read() == NEVER
+    [first, *_] = panel.view().lines
+    assert first.level == "FAIL"
+    assert first.text in [line.strip() for line in printed(panel.command)]
+    detail = panel.detail(first.subject)
+    assert detail is not None
+    assert any("fell off" in line.text for line in detail.lines)
+    [explain] = [key.act for key in panel.keys if key.key == "e"]
+    explained = explain(first.subject)
+    assert explained is not None
+    assert [line.text.rstrip() for line in explained.lines if line.text] == printed(explained.command)
+
+
+def test_checks_of_a_context_start_no_pod() -> None:
+    panel = ChecksPanel(request(context="prod-eu"))
+    with pytest.raises(InvalidInput, match="this screen starts none") as error:
+        panel.read()
+    assert panel.command == "gpuctl audit --context prod-eu --probe"
+    assert panel.command in error.value.hint
+
+
+@pytest.mark.parametrize("key", ["m", "i"])
+def test_a_key_whose_command_is_refused_changes_nothing(key: str) -> None:
+    panel = NodesPanel(request(context="prod-eu"))
+    with pytest.raises(InvalidInput, match="--context cannot be combined"):
+        press(panel, key)
+    assert panel.command == "gpuctl nodes --context prod-eu"
+
+
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inventory with a name in the user's configuration."""
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path / "config"))
+    path = tmp_path / "config/inventories/prod.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text("all: {hosts: {gpu-1: }}\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("typed", "undone"),
+    [
+        (["tune-nodes", "-iprod"], "gpuctl rollback --inventory prod --limit gpu-1"),
+        (["tune-nodes", "-i", "dev", "--inventory=prod", "-l", "x"], "gpuctl rollback --inventory prod --limit gpu-1"),
+        (["tune-nodes", "-yi", "/v/gpuctl"], "gpuctl rollback --inventory /v/gpuctl --limit gpu-1"),
+        (["gpuctl", "tune-nodes"], "gpuctl rollback --limit gpu-1"),
+        (["bootstrap", "gpu-node", "-iprod"], "gpuctl rollback --inventory prod --limit gpu-1 --only gpu_stack"),
+    ],
+)
+def test_the_undo_of_a_run_has_its_inventory(prod: Path, typed: list[str], undone: str) -> None:
+    run = RunRecord("r", "2026-01-01T00:00:00Z", "ann@desk", typed, 0, {"gpu-1": {}})
+    assert [line.command for line in undo(run)][-1] == undone
+
+
+@pytest.mark.parametrize(
+    ("typed", "hosts", "reason"),
+    [
+        (["tune-nodes", "-i", "hosts/prod.yml"], ["gpu-1"], "depends on the folder"),
+        (["tune-nodes", "-i", "here"], ["gpu-1"], "depends on the folder"),
+        (["tune-nodes", "-i", "prod"], [], "names no host"),
+        (["tune-nodes", "--gone", "-iprod"], ["gpu-1"], "No such option"),
+        (["tune-nodes", "--check", "-iprod"], ["gpu-1"], "changed nothing"),
+    ],
+)
+def test_an_unknown_undo_is_no_command(
+    prod: Path, typed: list[str], hosts: list[str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prod.parents[2] / "work"
+    (folder / "inventories").mkdir(parents=True)
+    (folder / "inventories/here.yml").write_bytes(prod.read_bytes())
+    monkeypatch.chdir(folder)
+    run = RunRecord("r", "2026-01-01T00:00:00Z", "ann@desk", typed, 0, {host: {} for host in hosts})
+    lines = list(undo(run))
+    assert not any(line.command for line in lines)
+    assert reason in lines[0].text
+
+
+@pytest.mark.usefixtures("prod")
+def test_runs_are_those_of_the_command_with_their_undo() -> None:
+    command = ["tune-nodes", "--inventory", "prod"]
+    hosts = {"gpu-1": {"host": "gpu-1", "record": "000003"}}
+    run_history.save(RunRecord("20260101-000000-1", "2026-01-01T00:00:00Z", "ann@desk", command, 0, hosts))
+    run_history.save(RunRecord("20260102-000000-1", "2026-01-02T00:00:00Z", "ann@desk", ["nodes", "kill"], None, {}))
+    panel = RunsPanel(request())
+    head, newest, oldest = drawn(panel)
+    assert [head, oldest, newest] == printed(panel.command)
+    detail = panel.detail("20260101-000000-1")
+    assert detail is not None
+    texts = [line.text for line in detail.lines]
+    assert "  gpuctl rollback --inventory prod --limit gpu-1  # also what other runs changed there" in texts
+    assert "  # record of this run on gpu-1: 000003" in texts
+    assert [text for text in texts[texts.index("") + 1 :] if text] == printed(detail.command)
+    killed = panel.detail("20260102-000000-1")
+    assert killed is not None
+    assert killed.lines[1].text == "  no command takes this run back, or it changed nothing"
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Iterator[Path]:
+    demo = Demo()
+    with serving(tmp_path / "s", lambda _, call: demo.service.answer(Caller("ada", "vision"), call)):
+        yield tmp_path / "s"
+
+
+def test_reservations_are_those_of_the_commands(socket: Path) -> None:
+    printed(f"gpuctl reserve --gpus 16 --hours 1 --name sweep --no-wait --socket {socket}")
+    printed(f"gpuctl reserve --gpus 8 --hours 1 --no-wait --socket {socket}")
+    panel = ReservationsPanel(request(socket=socket))
+    texts = [text.strip() for text in drawn(panel)]
+    for name in ("list", "queue", "availability"):
+        assert set(printed(f"gpuctl reservations {name} --socket {socket}")) <= set(texts)
+    assert texts[-1] == "0 of 16 GPUs free"
+    [subject, *_] = [line.subject for line in panel.view().lines if line.subject]
+    detail = panel.detail(subject)
+    assert detail is not None
+    assert f"  gpuctl reservations cancel {subject} --socket {socket}" in [line.text for line in detail.lines]
+    press(panel, "m")
+    assert panel.command == f"gpuctl reservations list --socket {socket} --mine"
+
+
+def test_no_service_is_the_error_of_the_command() -> None:
+    with pytest.raises(GpuctlError, match="cannot ask the reservation service"):
+        ReservationsPanel(request()).read()
+
+
+def test_subnets_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = listing(subnet("10.0.0.0/26", addresses=[f"10.0.0.{n}" for n in range(4, 63)]))
+    monkeypatch.setattr(subnets, "connect", lambda *_: None)
+    monkeypatch.setattr(subnets, "list_subnets", lambda *_: made)
+    panel = SubnetsPanel(request())
+    texts = printed(panel.command)
+    assert set(drawn(panel)[:-1]) <= set(texts)
+    detail = panel.detail(made.subnets[0].name)
+    assert detail is not None
+    assert {line.text.rstrip() for line in detail.lines} - {""} <= set(texts)
+    press(panel, "v", "vpc-1")
+    assert panel.command == "gpuctl subnets --region eu-west-1 --vpc vpc-1"
+
+
+def test_subnets_of_another_command_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, panel = listing(subnet("10.0.0.0/26")), SubnetsPanel(request())
+    monkeypatch.setattr(subnets, "connect", lambda *_: None)
+    monkeypatch.setattr(subnets, "list_subnets", lambda *_: made)
+    panel.read()
+    assert panel.view().lines
+    press(panel, "v", "vpc-1")
+    assert panel.view() == View()
+
+    def list_while_a_key_is_pressed(*_: object) -> Listing:
+        press(panel, "v", "vpc-2")
+        return made
+
+    monkeypatch.setattr(subnets, "list_subnets", list_while_a_key_is_pressed)
+    assert panel.read() == 0
+    assert panel.view() == View()
+
+
+def test_measurements_are_those_of_the_command() -> None:
+    finding = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
+    number = history.save_results("pairs", "prod", [ended("a", "b", busbw=300)], [finding])
+    panel = NcclPanel(request())
+    assert drawn(panel)[:-1] == printed(panel.command)
+    detail = panel.detail(str(number))
+    assert detail is not None
+    assert "baseline" in "\n".join(line.text for line in detail.lines)
