@@ -41,6 +41,9 @@ ELEMENTS = {
     "clocks.max.sm": "max_clocks/sm_clock",
     "fabric.state": "fabric/state",
     "fabric.status": "fabric/status",
+    "temperature.memory": "temperature/memory_temp",
+    "pcie.link.gen.max": f"{gpu_xml.LINK_GENERATIONS}/max_link_gen",
+    "pcie.link.gen.current": f"{gpu_xml.LINK_GENERATIONS}/current_link_gen",
     "pcie.link.width.max": "pci/pci_gpu_link_info/link_widths/max_link_width",
     "pcie.link.width.current": "pci/pci_gpu_link_info/link_widths/current_link_width",
 }

@@ -136,6 +136,9 @@ def _links(node: str, facts: Facts) -> Iterator[Finding]:
     links = get(facts, "pcie", "links")
     if links is None:
         yield unread("pcie", node, "its PCIe links are", why(facts, "pcie", "links"))
+    else:
+        for name, reason in facts["pcie"].get("unread", {}).items():
+            yield unread("pcie", node, f"{name} is", reason, "check lspci -vv")
     for link in links or ():
         yield from _link(node, link)
 

@@ -32,6 +32,9 @@ def count(fleet: Fleet) -> list[Finding]:
             findings.append(
                 fail("gpu-count", node, message, "look for Xid 79 in dmesg; reboot it", gpus=answering, present=present)
             )
+        if answering and get(facts, "gpu", "attached") is None and "attached" in facts["gpu"].get("unread", {}):
+            what = f"{answering} GPUs answer; how many the driver has is"
+            findings.append(unread("gpu-count", node, what, why(facts, "gpu", "attached"), "run nvidia-smi -q there"))
     subjects = {finding.subject for finding in findings}
     odd = equal("gpu-count", "{} GPUs", counts, "look for a GPU that fell off the bus: dmesg, Xid 79")
     findings += [finding for finding in odd if finding.subject not in subjects]
