@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from gpuctl.audit import formats
 from gpuctl.audit import read as log_file
-from gpuctl.audit.formats import XML, recognise
+from gpuctl.audit.formats import XML, mixed, recognise
 from gpuctl.audit.formats.model import Record
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text_files import open_text
@@ -32,7 +33,7 @@ LOG = "kernel log"
 class Recording:
     """A file. `format`: its name, FACTS or LOG. `record`: of an output; `log` and `faults`: of a kernel log.
 
-    `once`: a node has one such file. `error`: why it could not be read.
+    `others`: outputs whose lines are in a log. `once`: a node has one such file. `error`: why it could not be read.
     """
 
     path: Path
@@ -40,13 +41,15 @@ class Recording:
     record: Record | None = None
     log: KernelLog | None = None
     faults: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     once: bool = False
     error: str = ""
 
     @property
     def unrecognised(self) -> bool:
         log = self.log
-        return log is not None and not (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults)
+        known = log and (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults or self.others)
+        return log is not None and not known
 
 
 def read(path: Path) -> Recording:
@@ -61,15 +64,24 @@ def read(path: Path) -> Recording:
             return Recording(path, FACTS)
         known = recognise(start)
         if known is None:
-            log, faults = log_file.read_lines(chain(start.splitlines(keepends=True), stream))
-            return Recording(path, LOG, log=log, faults=faults)
+            foreign: list[str] = []
+            lines = _noting_others(chain(start.splitlines(keepends=True), stream), foreign)
+            log, faults = log_file.read_lines(lines)
+            return Recording(path, LOG, log=log, faults=faults, others=list(dict.fromkeys(foreign)))
         text = start + stream.read(MOST)
     try:
-        return Recording(path, known.name, known.read(text), once=known.once)
+        return Recording(path, known.name, formats.read(known, text), once=known.once)
     except ValueError as error:
         raise InvalidInput(
             f"read {path}", str(error), XML_HINT if known.name == XML else f"save {known.name} again"
         ) from error
+
+
+def _noting_others(lines: Iterable[str], names: list[str]) -> Iterator[str]:
+    """The same lines; the outputs that they belong to, other than a kernel log, are noted in passing."""
+    for line in lines:
+        names += mixed.others(mixed.KERNEL, (line,))
+        yield line
 
 
 def read_folder(folder: Path) -> dict[str, list[Recording]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.audit.formats import dcgm, ports, smi_csv, smi_other, smi_text, storage
+from dataclasses import replace
+
+from gpuctl.audit.formats import dcgm, mixed, ports, smi_csv, smi_other, smi_text, storage
 from gpuctl.audit.formats.model import Format, Record
 from gpuctl.audit.formats.smi_elements import facts_of
 from gpuctl.engine import gpu_xml
@@ -43,6 +45,13 @@ FORMATS = (
     Format("nvidia-smi", smi_other.has_failed, smi_other.read_failure, once=False),
     Format("dcgmi", dcgm.is_other, dcgm.read_other, once=False),
 )
+
+
+def read(known: Format, text: str) -> Record:
+    """Record of an output, with doubts about what else is in the text; ValueError for a part of one."""
+    record = known.read(text)
+    more = mixed.doubts(known.name, text, record)
+    return replace(record, findings=(*record.findings, *more)) if more else record
 
 
 def recognise(start: str) -> Format | None:

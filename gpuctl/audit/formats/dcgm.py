@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuctl.audit.formats.model import FILE, Record, doubt
 from gpuctl.core.text import plural
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import SEVERITY, Finding, Verdict
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # of DCGM 4 and 3
 STATUSES = ("pass", "fail", "warn", "skip", "not run")
@@ -158,7 +158,7 @@ def _number(value: Any) -> int | None:
 
 # ---- diag's table ----------------------------------------------------------------------------------------------------
 
-_RESULT = re.compile(r"(pass|fail|warn|skip|not run)\b(?:\s*-\s*(.*))?$", re.IGNORECASE)
+_RESULT = re.compile(r"(pass|fail|warn|skip|not run)\b(?:\s*-\s*(.*))?(?P<rest>.*)$", re.IGNORECASE)
 _ENTITY = re.compile(r"(GPU|CPU|Switch)s?:?\s*(\d+):\s*(pass|fail|warn|skip|not run)\b", re.IGNORECASE)
 
 
@@ -180,17 +180,13 @@ def read_diag_table(text: str) -> Record:
             row = {"name": tests[-1]["name"] if tests else "?", "category": "", "status": entity[3].lower()}
             tests.append({**row, "entity": f"{entity[1]} {entity[2]}", "warnings": []})
         elif name and (result := _RESULT.match(cell)):
-            tests.append(
-                {
-                    "name": name,
-                    "category": "",
-                    "status": result[1].lower(),
-                    "entity": _entity_of(result[2]),
-                    "warnings": [],
-                }
-            )
+            damaged = result["rest"].strip() and result[1].lower() != "fail"
+            row = {"name": name, "category": "", "status": "missing" if damaged else result[1].lower()}
+            tests.append({**row, "entity": _entity_of(result[2]), "warnings": []})
         elif tests and cell and (name.lower().startswith(("warning", "error")) or (not name and tests[-1]["warnings"])):
             _continued(tests[-1], cell, new=bool(name))
+        elif tests and name and not name.lower().startswith("info"):
+            tests.append({"name": name, "category": "", "status": "missing", "entity": "", "warnings": []})
     ends = re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE)
     findings = () if ends else (doubt("the table of dcgmi diag is cut"),)
     facts: dict[str, Any] = {"version": version, "driver": driver, "tests": tests, "error": None, "notes": []}
@@ -220,6 +216,9 @@ def _continued(test: dict[str, Any], cell: str, new: bool) -> None:
 # ---- nvlink, health, discovery ---------------------------------------------------------------------------------------
 
 
+_COUNTER = re.compile(r"(?:CRC(?: FLIT| Data)?|Replay|Recovery|ECC(?: Data)?) Error")
+
+
 def is_nvlink(start: str) -> bool:
     return "NVLINK Error Counts" in start
 
@@ -230,7 +229,7 @@ def read_nvlink(text: str) -> Record:
     counters: dict[int, dict[str, int]] = {}
     odd = []
     for gpu, name, value in rows:
-        if value.isdigit() and name.endswith("Error"):
+        if value.isdigit() and _COUNTER.fullmatch(name):
             counts = counters.setdefault(gpu, {})
             known = "CRC Errors" if name.startswith("CRC") else f"{name}s"
             counts[known] = counts.get(known, 0) + int(value)
@@ -263,8 +262,8 @@ def _table_counters(text: str) -> Iterator[tuple[int, str, str]]:
     for line in text.splitlines():
         if head := re.match(r"\|\s*GPU (\d+)\s*\|?\s*$", line.strip()):
             gpu = int(head[1])
-        elif row := re.match(r"\|\s*-> (.+?)\s*\|\s*(.*?)\s*\|?\s*$", line.strip()):
-            yield gpu, row[1], row[2]
+        elif row := re.match(r"\|\s*([^|]+?)\s*\|\s*([^|\s][^|]*?)\s*\|?$", line.strip()):
+            yield gpu, row[1].removeprefix("-> "), row[2]
 
 
 def is_health(start: str) -> bool:
@@ -273,9 +272,13 @@ def is_health(start: str) -> bool:
 
 def read_health(text: str) -> Record:
     """Verdict of `dcgmi health -c`, as JSON or table."""
-    value = re.search(r'Overall Health"?\s*(?:\|\s*|:\s*\{\s*"value"\s*:\s*")([A-Za-z ]+?)\s*[|"]', text)
-    verdict = HEALTH.get(value[1].strip() if value else "", Verdict.UNKNOWN)
-    message = f"DCGM's overall health is {value[1].strip()}" if value else "DCGM's overall health is not in it"
+    pattern = r'Overall Health"?\s*(?:\|\s*|:\s*\{\s*"value"\s*:\s*")([A-Za-z ]+?)\s*[|"]'
+    values = [value.strip() for value in re.findall(pattern, text)]
+    if len(values) < text.count("Overall Health"):
+        values.append("")
+    worst = max(values, key=lambda value: SEVERITY.index(HEALTH.get(value, Verdict.UNKNOWN)), default="")
+    verdict = HEALTH.get(worst, Verdict.UNKNOWN)
+    message = f"DCGM's overall health is {worst}" if worst else "DCGM's overall health is not in it"
     return Record(
         findings=(
             Finding(

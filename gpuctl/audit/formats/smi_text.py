@@ -92,6 +92,8 @@ def _not_whole(root: Tree.Element, selected: bool, elided: bool) -> list[Finding
     for gpu in cut:
         root.remove(gpu)
     findings = [doubt(f"GPU {gpu.get('id')} is not whole, and was not judged") for gpu in cut]
+    if len({gpu.get("id") for gpu in gpus}) < len(gpus):
+        findings.append(doubt("a GPU is listed several times: save one reading"))
     if not attached.isdigit():
         findings.append(doubt("how many GPUs it should have is not in it"))
     elif int(attached) > len(gpus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ NVLINK_FAULTS = ("replay errors", "recovery errors", "link recovery failed event
                  "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors",
                  "local link integrity errors")  # fmt: skip
 NVLINK_CRC = "crc errors"
+NVLINK_CORRECTED = ("fec ", "effective ", "symbol ", "ecc ")  # beginnings of names of counters
+_NO_ERRORS = re.compile(r"[a-z0-9 ()/,-]+")
 # Errors of ports of InfiniBand and RoCE (port_counters of the InfiniBand specification) and of EFA.
 PORT_FAULTS = frozenset({
     "symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors", "port_xmit_discards",
@@ -94,6 +97,8 @@ def _nvlinks_of(node: str, gpu: str, links: Mapping[str, float] | None, errors: 
         message = f"{gpu}: NVLink {named(slow)} at {speeds[slow[0]]:g} GB/s, others at {max(speeds.values()):g}"
         yield fail("nvlink", node, message, reset, slow=len(slow))
     faults = {name: count for name, count in errors.items() if name.lower() in NVLINK_FAULTS and count}
+    if strange := [name for name, count in errors.items() if count and not _is_known(name.lower())]:
+        yield unread("nvlink", node, f"{gpu}: the counter {named(strange, 4)} is", "no meaning of it is known")
     crc = sum(count for name, count in errors.items() if name.lower() == NVLINK_CRC)
     if faults:
         shown = ", ".join(f"{count} {name.lower()}" for name, count in faults.items())
@@ -103,6 +108,13 @@ def _nvlinks_of(node: str, gpu: str, links: Mapping[str, float] | None, errors: 
     elif crc:
         message = f"{gpu}: {crc} CRC errors since the driver was loaded"
         yield Finding("nvlink", node, Verdict.WARN, message, {"errors": crc}, "watch whether they rise", DCGM)
+
+
+def _is_known(counter: str) -> bool:
+    """True for a counter that is judged, or that counts no fault: packets, rates, and what was corrected."""
+    if counter in NVLINK_FAULTS or counter == NVLINK_CRC:
+        return True
+    return bool(_NO_ERRORS.fullmatch(counter)) and ("error" not in counter or counter.startswith(NVLINK_CORRECTED))
 
 
 # ---- PCIe ------------------------------------------------------------------------------------------------------------

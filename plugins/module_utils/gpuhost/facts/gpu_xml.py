@@ -302,8 +302,10 @@ def _reasons(cells: _Cells) -> list[str] | None:
     if reasons is None or not len(reasons):
         cells.text("slowed_by", *REASONS)
         return None
-    states = {re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag): (e.text or "").strip() for e in reasons}
-    unknown = [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
+    rows = [(re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag), (e.text or "").strip()) for e in reasons]
+    states = dict(rows)
+    unknown = [f"{name}: several values" for name, text in rows if states[name] != text]
+    unknown += [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
     needed = SLOWED if cells.absent else (*SLOWED, CAPPED)
     unknown += [f"{name}: {cells.absent or 'missing'}" for name in needed if name not in states]
     if unknown:
