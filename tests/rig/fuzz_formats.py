@@ -26,6 +26,7 @@ from random import Random
 
 from gpuctl.audit import formats, knowledge, merge, recorded
 from gpuctl.audit import judge as log_judge
+from gpuctl.audit import read as log_file
 from gpuctl.audit.formats import FORMATS, mixed, recognise
 from gpuctl.domain.findings import Finding, Verdict, overall
 from gpuctl.workflows import audit_rules
@@ -351,7 +352,7 @@ def judge(text: str) -> Verdict:
     known = recognise(text[: recorded.LOOK])
     if known is None:
         lines = text.splitlines(keepends=True)
-        log, faults = recorded.log_file.read_lines(lines)
+        log, faults = log_file.read_lines(lines)
         return overall(log_judge.judge("x", log, knowledge.catalogue(), faults, mixed.others(mixed.KERNEL, lines)))
     try:
         record = formats.read(known, text)

@@ -90,18 +90,20 @@ def read(root: Tree.Element, absent: str = "") -> Smi:
     """
     cells = _Cells(root, absent)
     driver = cells.text("driver", "driver_version", "kmd_version")
-    values = {
+    attached = cells.count("attached", "attached_gpus")
+    if driver is None:
+        cells.unread.setdefault("driver", "nvidia-smi names no driver version")
+    if attached is None:
+        cells.unread.setdefault("attached", "nvidia-smi does not state it")
+    branch = re.match(r"\d+", driver or "")
+    since = int(branch.group()) if branch else 0
+    return {
         "driver": driver.split()[0] if driver else None,  # 610 adds a remark
         "cuda": cells.text("cuda", "cuda_version", "cuda_umd_version"),
-        "attached": cells.count("attached", "attached_gpus"),
+        "attached": attached,
+        "gpus": [_gpu(gpu, absent, since) for gpu in root.findall("gpu")],
+        "unread": cells.unread,
     }
-    lacking = {"driver": "nvidia-smi names no driver version", "attached": "nvidia-smi does not state it"}
-    for name, reason in lacking.items():
-        if values[name] is None:
-            cells.unread.setdefault(name, reason)
-    branch = re.match(r"\d+", values["driver"] or "")
-    since = int(branch.group()) if branch else 0
-    return {**values, "gpus": [_gpu(gpu, absent, since) for gpu in root.findall("gpu")], "unread": cells.unread}
 
 
 def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:

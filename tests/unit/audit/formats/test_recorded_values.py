@@ -182,9 +182,9 @@ def test_this_file_asserts_at_least_300_values() -> None:
     assert sum(len(values) for _, _, gpus in GPUS.values() for values in gpus.values()) >= 300
 
 
-@pytest.mark.parametrize("name", {**GPUS, **EXCERPTS})
+@pytest.mark.parametrize("name", [*GPUS, *EXCERPTS])
 def test_gpus_have_the_values_of_the_recording(name: str) -> None:
-    driver, attached, gpus = {**GPUS, **EXCERPTS}[name]
+    driver, attached, gpus = (GPUS if name in GPUS else EXCERPTS)[name]
     facts = read(f"nvidia-smi/{name}").facts["gpu"]
     assert (facts["driver"], facts["attached"]) == (driver, attached)
     for number, values in gpus.items():
