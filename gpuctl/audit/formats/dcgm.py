@@ -158,6 +158,7 @@ def _number(value: Any) -> int | None:
 
 # ---- diag's table ----------------------------------------------------------------------------------------------------
 
+_TABLE_LINE = re.compile(r"\|[^|]+\|[^|]*\|?$|[|+][-=]+[^|]*[|+]?$")
 _RESULT = re.compile(r"(pass|fail|warn|skip|not run)\b(?:\s*-\s*(.*))?(?P<rest>.*)$", re.IGNORECASE)
 _ENTITY = re.compile(r"(GPU|CPU|Switch)s?:?\s*(\d+):\s*(pass|fail|warn|skip|not run)\b", re.IGNORECASE)
 
@@ -187,10 +188,17 @@ def read_diag_table(text: str) -> Record:
             _continued(tests[-1], cell, new=bool(name))
         elif tests and name and not name.lower().startswith("info"):
             tests.append({"name": name, "category": "", "status": "missing", "entity": "", "warnings": []})
-    ends = re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE)
-    findings = () if ends else (doubt("the table of dcgmi diag is cut"),)
     facts: dict[str, Any] = {"version": version, "driver": driver, "tests": tests, "error": None, "notes": []}
-    return Record({"dcgm": {**facts, "unread": {}}}, findings)
+    return Record({"dcgm": {**facts, "unread": {}}}, tuple(_damage(text)))
+
+
+def _damage(text: str) -> Iterator[Finding]:
+    """UNKNOWN for a table without its last line, and for lines that are none of a table."""
+    if not re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE):
+        yield doubt("the table of dcgmi diag is cut")
+    odd = [line.strip() for line in text.splitlines() if "|" in line and not _TABLE_LINE.match(line.strip())]
+    if odd:
+        yield doubt(f"{plural(len(odd), 'line')} of the table not understood, the first: {odd[0][:80]}")
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
