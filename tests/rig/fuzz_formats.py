@@ -456,7 +456,7 @@ def main() -> int:
     parser.add_argument("count", type=int, help="cases for each format")
     parser.add_argument("format", nargs="*", help="names of formats; all by default")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     failed = 0
     for name in options.format or sources():
         started, kinds, wrong = time.process_time(), Counter[str](), []
