@@ -90,7 +90,8 @@ def _results(category: str, test: Mapping[str, Any]) -> Iterator[dict[str, Any]]
     name = _text(test.get("name")) or "?"
     rows = [_result(category, name, _entity(result), result) for result in map(_mapping, _list(test.get("results")))]
     summary = _mapping(test.get("test_summary"))
-    if summary and (not rows or _rank(_text(summary.get("status"))) > max(_rank(row["status"]) for row in rows)):
+    worst = max((_rank(row["status"]) for row in rows), default=-1)
+    if "test_summary" in test and _rank(_text(summary.get("status"))) > worst:
         rows.append(_result(category, name, "", summary))
     yield from rows or [_result(category, name, "", {})]
 
