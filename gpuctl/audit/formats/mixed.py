@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from gpuctl.audit.formats import smi_csv, smi_other, storage
 from gpuctl.audit.formats.model import Record, doubt
 from gpuctl.core.text import named
-from gpuctl.domain import kernel_faults
 from gpuctl.domain.findings import Finding, Verdict
 
 KERNEL = "kernel messages"
@@ -56,8 +55,6 @@ def others(name: str, lines: Iterable[str]) -> list[str]:
             found["mount"] = None
         elif "," in line and smi_csv.is_header(line):
             found["nvidia-smi --query-gpu"] = None
-        elif kernel_faults.ANY.search(line):
-            found[KERNEL] = None
     return [other for other in found if other != name]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.audit.formats import recognise
+from gpuctl.audit.formats import mixed, recognise
 from gpuctl.audit.formats.model import Record
 from tests.rig.recordings import recording
 
@@ -191,6 +191,14 @@ def test_gpus_have_the_values_of_the_recording(name: str) -> None:
         gpu = facts["gpus"][number]
         assert {key: gpu[key] for key in values} == values
         assert gpu["errors"] == {}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_no_recording_is_taken_for_several_outputs(name: str) -> None:
+    text = recording(f"nvidia-smi/{name}").read_text(errors="replace")
+    known = recognise(text[:16384])
+    assert known is not None
+    assert mixed.doubts(known.name, text, known.read(text)) == []
 
 
 def test_processes_and_instances_of_the_text() -> None:
