@@ -197,9 +197,14 @@ def _damage(text: str) -> Iterator[Finding]:
     """UNKNOWN for a table without its last line, and for lines that are none of a table."""
     if not re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE):
         yield doubt("the table of dcgmi diag is cut")
+    yield from _strange_lines(text, "the table")
+
+
+def _strange_lines(text: str, what: str) -> Iterator[Finding]:
+    """UNKNOWN for lines with a part of a row that are no row."""
     odd = [line.strip() for line in text.splitlines() if "|" in line and not _TABLE_LINE.match(line.strip())]
     if odd:
-        yield doubt(f"{plural(len(odd), 'line')} of the table not understood, the first: {odd[0][:80]}")
+        yield doubt(f"{plural(len(odd), 'line')} of {what} not understood, the first: {odd[0][:80]}")
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
@@ -251,6 +256,8 @@ def read_nvlink(text: str) -> Record:
         )
     if strange := re.findall(r"^\|\s*Link (?!\d+\s*\|)(.*?)\s*\|", text, re.MULTILINE):
         findings.append(doubt(f"the counters of link {strange[0][:80]} belong to no link"))
+    if '"header"' not in text:
+        findings += _strange_lines(text, "counters")
     if not _documents(text)[1] or ('"header"' not in text and not re.search(r"\+-+\+-+\+\s*\Z", text.rstrip())):
         findings.append(doubt("it is cut"))
     gpus = [{"gpu": gpu, "links": None, "errors": counts} for gpu, counts in counters.items()]

@@ -46,7 +46,7 @@ def test_no_damage_makes_an_ill_output_healthy_and_no_error_is_ok(name: str) -> 
 # expected, a counter with a damaged name.
 BROKEN_ONCE = {
     "dcgmi": (21, 44), "dcgmi diag": (4, 675, 730, 5771, 8566, 17405), "dcgmi diag -j": (77520,),
-    "dcgmi health": (104, 563), "dcgmi nvlink -e": (1219, 302196),
+    "dcgmi health": (104, 563), "dcgmi nvlink -e": (1219, 302196, 1000659, 1003683),
     "ethtool -S": (3, 29), "ibstat": (0, 6, 806, 100933), "kernel log": (36, 83, 129), "lfs df": (18, 60, 305861),
     "mount": (5, 17), "nvidia-smi": (35, 151, 100857), "nvidia-smi --query-gpu": (72, 89),
     "nvidia-smi -q": (4, 14, 304409), "nvidia-smi -q -x": (303713,), "nvidia-smi dmon": (11,),
