@@ -209,8 +209,7 @@ def read_nvlink_errors(text: str) -> Record:
     bad = [
         line.strip()
         for line in text.splitlines()
-        if re.search(r"\bLink \d+", line)
-        and not re.match(r"\s+Link \d+[:,][^:]+: (?:\d[\d.e+-]*|N/A)\s*(?:\S+)?$", line)
+        if re.search(r"Link \d+", line) and not re.match(r"\s+Link \d+[:,][^:]+: (?:\d[\d.e+-]*|N/A)\s*(?:\S+)?$", line)
     ]
     if bad:
         findings.append(_unreadable(bad))
