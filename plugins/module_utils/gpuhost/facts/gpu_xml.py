@@ -16,15 +16,28 @@ REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
 # Reasons that every driver lists; of these the hardware's covers its kinds.
 SLOWED = ("hw_slowdown", "sw_thermal_slowdown")
 CAPPED = "sw_power_cap"
-# Values that a whole log has from this driver on, if only as N/A: one without them is damaged.
+# Driver from which on a whole log has a value, if only as N/A: one without it is damaged. Each is the oldest of which a
+# whole output with the value is known.
 SINCE = {
-    **dict.fromkeys(("ecc", "ecc_pending", "uncorrectable", "retire_pending", "margin_c"), 0),
-    **dict.fromkeys(("power_limit_w", "default_power_limit_w", "pcie_gen", "most_pcie_gen"), 0),
-    **dict.fromkeys(("memory_c", "remap_pending", "remap_failure", "remapped", "banks_without_reserve"), 450),
-    **dict.fromkeys(("fabric_state", "fabric_status"), 535),
-    **dict.fromkeys(("sram_threshold", "recovery"), 570),
+    **dict.fromkeys(("ecc", "ecc_pending", "uncorrectable", "retire_pending", "margin_c", "memory_c"), 510),
+    **dict.fromkeys(("power_limit_w", "default_power_limit_w", "pcie_gen", "most_pcie_gen"), 510),
+    **dict.fromkeys(("remap_pending", "remap_failure", "remapped", "banks_without_reserve"), 510),
+    **dict.fromkeys(("fabric_state", "fabric_status", "sram_threshold"), 535),
+    "recovery": 570,
     **dict.fromkeys(("unrepairable", "repair_pending"), 595),
 }
+# Values of GPUs that remap rows: others need not have them.
+OF_REMAPPING = frozenset(
+    {
+        "remap_pending",
+        "remap_failure",
+        "remapped",
+        "banks_without_reserve",
+        "unrepairable",
+        "repair_pending",
+        "recovery",
+    }
+)
 # Values that a part of a log lacks without a remark.
 OPTIONAL = frozenset({"unrepairable", "repair_pending", "banks_without_reserve", "recovery"})
 DAMAGED = "nvidia-smi printed no such value, though its driver has one"
@@ -195,8 +208,19 @@ class _Cells:
             return ""
         if self.absent:
             return "" if name in OPTIONAL else self.absent
-        due = self.branch >= SINCE.get(name, sys.maxsize)
-        return DAMAGED if due and not any(map(self._is_refused, paths)) else ""
+        return DAMAGED if self._is_due(name) and not any(map(self._is_refused, paths)) else ""
+
+    def _is_due(self, name: str) -> bool:
+        """True if a whole log of this driver and this kind of GPU has the value."""
+        if self.branch < SINCE.get(name, sys.maxsize):
+            return False
+        if name in OF_REMAPPING:
+            section = self.element.find("remapped_rows")
+            return section is not None and len(section) > 0
+        # Drivers print the threshold beside counters that are split; GPUs before the A100 have one for all of SRAM.
+        sections = (self.element.find(f"ecc_errors/{span}") for span in ("volatile", "aggregate"))
+        tags = [counter.tag for section in sections if section is not None for counter in section]
+        return name != "sram_threshold" or any(tag.startswith("sram_uncorrectable_") for tag in tags)
 
     def _is_refused(self, path: str) -> bool:
         """True if an element above the path is a text, as N/A of a GPU without the whole section."""
