@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree as Tree  # elements are made here, none are parsed
 
-from gpuctl.audit.formats.model import ABSENT
+from gpuctl.domain.node_facts import ABSENT
 from gpuctl.engine import fact_types, gpu_xml, typed_json
 
 LINK_INFO = "pci/pci_gpu_link_info/link_widths"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuctl.audit.formats.model import ABSENT
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Number, Verdict, ok, or_ok
 from gpuctl.domain.gpu_health import AT_WORK
-from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, why
+from gpuctl.domain.node_facts import ABSENT, Facts, Fleet, equal, get, unread, why
 
 CLOSE_C = 5  # degrees below the temperature at which a GPU slows down
 DCGM = "DCGM, dcgm_errors.h"
