@@ -25,6 +25,7 @@ ELEMENTS = {
     "memory.total": "fb_memory_usage/total",
     "memory.used": "fb_memory_usage/used",
     "utilization.gpu": "utilization/gpu_util",
+    "pstate": "performance_state",
     "ecc.mode.current": "ecc_mode/current_ecc",
     "ecc.mode.pending": "ecc_mode/pending_ecc",
     "ecc.errors.uncorrected.volatile.total": "ecc_errors/volatile/uncorrectable_total",

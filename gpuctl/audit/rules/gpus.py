@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from gpuctl.domain.node_facts import ABSENT, Facts, Fleet, equal, get, unread, w
 CLOSE_C = 5  # degrees below the temperature at which a GPU slows down
 DCGM = "DCGM, dcgm_errors.h"
 NVML = "NVIDIA NVML, nvml.h"
+FAST = ("P0", "P1", "P2")  # states in which a GPU computes; in the others it lowers the speed of its PCIe link
 Gpu = Mapping[str, Any]
 
 
@@ -32,8 +34,8 @@ class Issue:
 class GpuRule:
     """A rule on one value of a GPU. `always`: every GPU on Linux has the value; one that is missing is UNKNOWN.
 
-    `limits`: values of which one is the limit; it is UNKNOWN what cannot be read. `unjudged`: why the value of a GPU
-    cannot be judged; "" if it can. OK says so if it holds for all GPUs.
+    `limits`: values of which one is the limit; it is UNKNOWN what cannot be read, as with each of `needs`, values with
+    their names. `unjudged`: why the value of a GPU cannot be judged; "" if it can. OK says so, and of how many.
     """
 
     check: str
@@ -43,6 +45,7 @@ class GpuRule:
     judge: Callable[[Gpu], Issue | None]
     always: bool = False
     limits: tuple[str, ...] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
     unjudged: Callable[[Gpu], str] = lambda _: ""
 
     def __call__(self, fleet: Fleet) -> list[Finding]:
@@ -50,10 +53,13 @@ class GpuRule:
         known = [gpu for facts in fleet.values() for gpu in _gpus(facts) if gpu.get(self.value) is not None]
         if not findings and not known:
             return [ok(self.check, "", f"not judged: no GPU reports its {self.what}")]
-        reasons = dict.fromkeys(map(self.unjudged, known))
-        if not findings and "" not in reasons:
-            return [ok(self.check, "", f"not judged: {'; '.join(reasons)}")]
-        return or_ok(self.check, "", findings, self.fine)
+        reasons = Counter(map(self.unjudged, known))
+        judged = reasons.pop("", 0)
+        why_not = "; ".join(reasons)
+        if not findings and not judged:
+            return [ok(self.check, "", f"not judged: {why_not}")]
+        some = f"; not judged: {len(known) - judged} of {len(known)} GPUs: {why_not}" if reasons else ""
+        return or_ok(self.check, "", findings, self.fine + some)
 
     def _node(self, node: str, facts: Facts) -> Iterator[Finding]:
         if get(facts, "gpu", "gpus") is None:
@@ -77,7 +83,7 @@ class GpuRule:
         """Why the value of a GPU is not known; None if it is, or if GPUs of its kind have none."""
         reason: str | None = gpu["unread"].get(self.value)
         if reason is None and gpu.get(self.value) is not None:
-            return self._limit_unknown(gpu, facts)
+            return self._limit_unknown(gpu, facts) or self._need_unknown(gpu)
         if reason is not None:
             return reason
         if self.always:
@@ -94,6 +100,11 @@ class GpuRule:
         reported = any(other.get(name) is not None for other in _alike(gpu, facts) for name in self.limits)
         beside = "nvidia-smi reports its limit of the GPUs beside it, and not of this one" if reported else None
         return f"its limit is {reason}" if reason else beside
+
+    def _need_unknown(self, gpu: Gpu) -> str | None:
+        """Why a value is not known without which the GPU cannot be judged; None if it is, or if it has none."""
+        reasons = {name: gpu["unread"].get(value, ABSENT) for value, name in self.needs.items()}
+        return next((f"{name} is {reason}" for name, reason in reasons.items() if reason != ABSENT), None)
 
 
 def _gpus(facts: Facts) -> Sequence[Gpu]:
@@ -148,17 +159,16 @@ def _temperature(gpu: Gpu) -> Issue | None:
 def _no_limit(gpu: Gpu) -> str:
     if gpu["margin_c"] is not None or gpu["slow_at_c"] is not None:
         return ""
-    return "no GPU reports at which temperature it slows down"
+    return "the driver does not state at which temperature it slows down"
 
 
 def _memory_temperature(gpu: Gpu) -> Issue | None:
     now, limit = gpu["memory_c"], gpu["memory_limit_c"]
-    if limit - now > CLOSE_C:
+    if now < limit:
         return None
-    message = f"its memory is at {now} C, and {limit} C is the most for it to work"
+    message = f"its memory is at {now} C; software slowdown begins at {limit} C"
     numbers = {"memory_c": now, "memory_limit_c": limit}
-    verdict = Verdict.FAIL if now >= limit else Verdict.WARN
-    return Issue(verdict, message, "check fans, airflow and coolant", numbers, NVML)
+    return Issue(Verdict.WARN, message, "check fans, airflow and coolant", numbers, NVML)
 
 
 def _no_limit_of_memory(gpu: Gpu) -> str:
@@ -168,19 +178,22 @@ def _no_limit_of_memory(gpu: Gpu) -> str:
 
 
 def _pcie_speed(gpu: Gpu) -> Issue | None:
+    """WARN at most: the utilization is a mean of up to a second, the generation that of a moment."""
     now, most = gpu["pcie_gen"], gpu["most_pcie_gen"]
     if now >= most:
         return None
-    message = f"{gpu['busy_percent']} % busy, and its PCIe link runs at generation {now} of {most}"
-    hint = "drain the node; reseat the card, riser or cable; look for AER in dmesg"
-    return Issue(Verdict.FAIL, message, hint, {"pcie_gen": now, "most_pcie_gen": most}, f"{DCGM}, id 45")
+    state, busy = gpu["performance_state"], gpu["busy_percent"]
+    message = f"{busy} % busy in state {state}, and its PCIe link runs at generation {now} of {most}"
+    hint = "read it again under load; if it stays: reseat the card, riser or cable; look for AER in dmesg"
+    return Issue(Verdict.WARN, message, hint, {"pcie_gen": now, "most_pcie_gen": most}, f"{DCGM}, id 45")
 
 
 def _idle_link(gpu: Gpu) -> str:
     if gpu.get("most_pcie_gen") is None:
-        return "no GPU reports the PCIe generation that it can have"
-    idle = gpu["busy_percent"] is None or gpu["busy_percent"] < AT_WORK
-    return "no GPU is known to be at work, and an idle one lowers the speed of its link" if idle else ""
+        return "the PCIe generation that it can have is not reported"
+    busy = gpu["busy_percent"] is not None and gpu["busy_percent"] >= AT_WORK
+    at_work = busy and gpu.get("performance_state") in FAST
+    return "" if at_work else "not known to be at work in state P0 to P2, and an idle GPU lowers the speed of its link"
 
 
 def _power_limit(gpu: Gpu) -> Issue | None:
@@ -215,17 +228,18 @@ sram = GpuRule(
     "sram", "sram_threshold", "threshold of SRAM errors", "no GPU exceeds the threshold of SRAM errors", _sram
 )
 temperature = GpuRule(
-    "temperature", "temperature_c", "temperature", f"every GPU is more than {CLOSE_C} C below its limit", _temperature,
+    "temperature", "temperature_c", "temperature", f"no GPU is within {CLOSE_C} C of its limit", _temperature,
     always=True, limits=("margin_c", "slow_at_c"), unjudged=_no_limit,
 )  # fmt: skip
 memory_temperature = GpuRule(
     "memory-temperature", "memory_c", "memory temperature",
-    f"the memory of every GPU is more than {CLOSE_C} C below its limit",
+    "the memory of no GPU is at the limit that its driver states",
     _memory_temperature, limits=("memory_limit_c",), unjudged=_no_limit_of_memory,
 )  # fmt: skip
 pcie_speed = GpuRule(
-    "pcie-speed", "pcie_gen", "PCIe generation", "the PCIe link of every GPU at work has its full speed", _pcie_speed,
-    limits=("most_pcie_gen",), unjudged=_idle_link,
+    "pcie-speed", "pcie_gen", "PCIe generation", "no GPU that is known to be at work has a slow PCIe link", _pcie_speed,
+    limits=("most_pcie_gen",), needs={"busy_percent": "its utilization", "performance_state": "its performance state"},
+    unjudged=_idle_link,
 )  # fmt: skip
 _power = GpuRule(
     "power-limit", "power_limit_w", "power limit", "no GPU has less than its default", _power_limit,

@@ -107,6 +107,7 @@ class Gpu(_Gpu, total=False):
     memory_limit_c: int | None
     pcie_gen: Count | None
     most_pcie_gen: Count | None
+    performance_state: str | None
 
 
 class _Driver(TypedDict):

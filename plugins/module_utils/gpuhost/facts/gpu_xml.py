@@ -21,6 +21,7 @@ CAPPED = "sw_power_cap"
 SINCE = {
     **dict.fromkeys(("ecc", "ecc_pending", "uncorrectable", "retire_pending", "margin_c", "memory_c"), 510),
     **dict.fromkeys(("power_limit_w", "default_power_limit_w", "pcie_gen", "most_pcie_gen"), 510),
+    **dict.fromkeys(("busy_percent", "performance_state"), 510),
     **dict.fromkeys(("remap_pending", "remap_failure", "remapped", "banks_without_reserve"), 510),
     **dict.fromkeys(("fabric_state", "fabric_status", "sram_threshold"), 535),
     "recovery": 570,
@@ -135,6 +136,8 @@ def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
         "memory_mib": cells.count("memory_mib", "fb_memory_usage/total"),
         "used_mib": cells.count("used_mib", "fb_memory_usage/used"),
         "busy_percent": cells.count("busy_percent", "utilization/gpu_util"),
+        # P0 is the fastest; an idle GPU is at P5 or P8, most of a data centre at P0.
+        "performance_state": _performance_state(cells),
         "ecc": cells.text("ecc", "ecc_mode/current_ecc"),
         "ecc_pending": cells.text("ecc_pending", "ecc_mode/pending_ecc"),
         "uncorrectable": _uncorrectable(cells),
@@ -281,6 +284,14 @@ def _margin(cells: _Cells) -> int | None:
     ):
         del cells.unread["margin_c"]
     return margin
+
+
+def _performance_state(cells: _Cells) -> str | None:
+    state = cells.text("performance_state", "performance_state")
+    if state is None or re.fullmatch(r"P\d+", state):
+        return state
+    cells.unread["performance_state"] = state
+    return None
 
 
 def _repair(cells: _Cells, name: str, *tags: str) -> bool | None:

@@ -87,7 +87,8 @@ def test_a_value_that_the_driver_prints_and_the_log_lacks_is_unknown() -> None:
         "remapped_row_pending": "gpu-memory", "dram_uncorrectable": "gpu-memory", "gpu_recovery_action": "gpu-memory",
         "gpu_temp_tlimit": "temperature", "default_power_limit": "power-limit", "sram_threshold_exceeded": "sram",
         "clocks_event_reason_sw_power_cap": "clocks", "current_link_width": "pcie", "fabric": "fabric-manager",
-        "state": "fabric-manager", "status": "fabric-manager",
+        "state": "fabric-manager", "status": "fabric-manager", "gpu_util": "pcie-speed",
+        "performance_state": "pcie-speed",
     }.items():  # fmt: skip
         assert check in healthy or check == "fabric-manager"
         cut = re.sub(rf"\s*<{element}>.*?</{element}>", "", log, flags=re.DOTALL)

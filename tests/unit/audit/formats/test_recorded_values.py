@@ -27,7 +27,7 @@ _4090 = {
 _L40S = {
     **FINE, **REMAPPED, "model": "NVIDIA L40S", "address": "00000000:01:00.0", "memory_mib": 46068, "used_mib": 1235,
     "busy_percent": 9, "sram_threshold": False, "recovery": "None", "persistence": "Disabled", "temperature_c": 54,
-    "unrepairable": None,
+    "unrepairable": None, "performance_state": "P0",
     "margin_c": 34, "power_limit_w": 350, "default_power_limit_w": 350, "max_sm_mhz": 2520, "slowed_by": [],
     "compute_mode": "Default", "fabric_state": None, "mig": None,
 }  # fmt: skip
