@@ -14,6 +14,7 @@ from gpuctl.audit.formats import XML, mixed, recognise
 from gpuctl.audit.formats.model import Record
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text_files import open_text
+from gpuctl.domain.findings import Finding
 from gpuctl.domain.xid_lines import KernelLog
 
 LOOK = 16 << 10  # characters that are inspected
@@ -33,7 +34,7 @@ LOG = "kernel log"
 class Recording:
     """A file. `format`: its name, FACTS or LOG. `record`: of an output; `log` and `faults`: of a kernel log.
 
-    `others`: outputs whose lines are in a log. `once`: a node has one such file. `error`: why it could not be read.
+    `notes`: what else is in a log. `once`: a node has one such file. `error`: why it could not be read.
     """
 
     path: Path
@@ -41,14 +42,14 @@ class Recording:
     record: Record | None = None
     log: KernelLog | None = None
     faults: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
     once: bool = False
     error: str = ""
 
     @property
     def unrecognised(self) -> bool:
         log = self.log
-        known = log and (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults or self.others)
+        known = log and (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults or self.notes)
         return log is not None and not known
 
 
@@ -64,10 +65,7 @@ def read(path: Path) -> Recording:
             return Recording(path, FACTS)
         known = recognise(start)
         if known is None:
-            foreign: list[str] = []
-            lines = _noting_others(chain(start.splitlines(keepends=True), stream), foreign)
-            log, faults = log_file.read_lines(lines)
-            return Recording(path, LOG, log=log, faults=faults, others=list(dict.fromkeys(foreign)))
+            return _log(path, chain(start.splitlines(keepends=True), stream))
         text = start + stream.read(MOST)
     try:
         return Recording(path, known.name, formats.read(known, text), once=known.once)
@@ -77,10 +75,16 @@ def read(path: Path) -> Recording:
         ) from error
 
 
-def _noting_others(lines: Iterable[str], names: list[str]) -> Iterator[str]:
-    """The same lines; the outputs that they belong to, other than a kernel log, are noted in passing."""
+def _log(path: Path, lines: Iterable[str]) -> Recording:
+    notes = mixed.LogNotes()
+    log, faults = log_file.read_lines(_noting(lines, notes))
+    return Recording(path, LOG, log=log, faults=faults, notes=notes.findings())
+
+
+def _noting(lines: Iterable[str], notes: mixed.LogNotes) -> Iterator[str]:
+    """The same lines; what they have beside kernel messages is noted in passing."""
     for line in lines:
-        names += mixed.others(mixed.KERNEL, (line,))
+        notes.note(line)
         yield line
 
 

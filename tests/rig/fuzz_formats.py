@@ -352,8 +352,11 @@ def judge(text: str) -> Verdict:
     known = recognise(text[: recorded.LOOK])
     if known is None:
         lines = text.splitlines(keepends=True)
+        notes = mixed.LogNotes()
+        for line in lines:
+            notes.note(line)
         log, faults = log_file.read_lines(lines)
-        return overall(log_judge.judge("x", log, knowledge.catalogue(), faults, mixed.others(mixed.KERNEL, lines)))
+        return overall(log_judge.judge("x", log, knowledge.catalogue(), faults, notes.findings()))
     try:
         record = formats.read(known, text)
     except ValueError:

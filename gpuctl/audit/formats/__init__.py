@@ -20,7 +20,7 @@ def _read_xml(text: str) -> Record:
 
 
 XML = "nvidia-smi -q -x"
-# The first that matches counts: those with the clearest marks stand first.
+# The first that matches counts: those with the clearest marks stand first, and last two whose sentences logs have, too.
 FORMATS = (
     Format(XML, _is_xml, _read_xml),
     Format("dcgmi diag -j", dcgm.is_diag, dcgm.read_diag),
@@ -56,4 +56,7 @@ def read(known: Format, text: str) -> Record:
 
 def recognise(start: str) -> Format | None:
     """Format of a text by its first 16 KiB; None for a kernel log, and for what no reader knows."""
-    return next((known for known in FORMATS if known.matches(start)), None)
+    bare = mixed.without_log(start)
+    if bare == start:
+        return next((known for known in FORMATS if known.matches(start)), None)
+    return next((known for known in FORMATS[:-2] if known.matches(start) and known.matches(bare)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gpuctl.audit.formats import smi_csv, smi_other, storage
 from gpuctl.audit.formats.model import Record, doubt
@@ -36,7 +37,19 @@ _LINES: tuple[tuple[str, str], ...] = (
     ("dcgmi", r"^Error: unable to establish a connection|^Unable to connect to host engine"),
     (KERNEL, r"^\[ *\d+\.\d+\] |\bkernel: |NVRM: |SXid \(PCI:"),
 )
+# Any line that matches one of them has one of these: a search of plain text is quicker.
+_MARKS = (
+    "GPU", "Link ", "Diagnostic", "NVSMI LOG", "<nvidia_smi_log>", "NVLINK", "Overall Health", "| NVIDIA-SMI", "CA '",
+    "Infiniband device", "NIC statistics:", "Mounted on", "stripe_count:", "nable to ", "kernel: ", "NVRM: ", "SXid (",
+)  # fmt: skip
 _LINE = re.compile("|".join(f"(?P<n{number}>{line})" for number, (_, line) in enumerate(_LINES)))
+# Lines of the kernel and of a journal, by what stands before their text; the group is the program.
+_PREFIX = re.compile(
+    r"(?:<\d+>)?(?:\[ *\d+\.\d+\] |\[\w{3} \w{3} [ \d]\d [\d:]+ \d{4}\] |\d+,\d+,\d+,[^;]*;"
+    r"|(?:\d{4}-\d\d-\d\d[T ]\S+|[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d\S*) \S+ ([^\s:\[]+)(?:\[\d+\])?: )"
+)
+_REFUSALS = ("NVML", "NVIDIA-SMI", "device handle", "No devices were found", "GPU is lost")
+MOST = 8  # sentences of other programs that are reported
 # Readers that judge the sentences by which nvidia-smi refuses.
 _JUDGE_FAILURES = frozenset(
     {"nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi", "nvidia-smi dmon", "nvidia-smi nvlink -c"}
@@ -45,17 +58,67 @@ _JUDGE_FAILURES = frozenset(
 
 def others(name: str, lines: Iterable[str]) -> list[str]:
     """Formats of which a file of the format `name` has lines, too, each once."""
-    found: dict[str, None] = {}
-    for line in lines:
-        if match := _LINE.search(line):
-            found[_LINES[int((match.lastgroup or "n0")[1:])][0]] = None
-        elif name not in _JUDGE_FAILURES and smi_other.failures(line):
-            found["nvidia-smi"] = None
-        elif storage.is_mounts(line):
-            found["mount"] = None
-        elif "," in line and smi_csv.is_header(line):
-            found["nvidia-smi --query-gpu"] = None
-    return [other for other in found if other != name]
+    found: set[str] = {name}
+    names = [other for line in lines if (other := _format_of(line, name, found))]
+    return list(dict.fromkeys(names))
+
+
+def _format_of(line: str, name: str, found: set[str]) -> str:
+    """Format that a line is of, which is added to those `found`; "" for none, or one of those."""
+    other = ""
+    if line.startswith("[") or line[:1].isdigit() or any(mark in line for mark in _MARKS):
+        match = _LINE.search(line)
+        other = _LINES[int((match.lastgroup or "n0")[1:])][0] if match else ""
+    if other:
+        pass
+    elif "nvidia-smi" not in found and name not in _JUDGE_FAILURES and _refuses(line):
+        other = "nvidia-smi"
+    elif "mount" not in found and "/" in line and storage.is_mounts(line):
+        other = "mount"
+    elif "nvidia-smi --query-gpu" not in found and "," in line and smi_csv.is_header(line):
+        other = "nvidia-smi --query-gpu"
+    if other in found:
+        return ""
+    if other:
+        found.add(other)
+    return other
+
+
+def _refuses(line: str) -> bool:
+    return any(mark in line for mark in _REFUSALS) and bool(smi_other.failures(line))
+
+
+def without_log(start: str) -> str:
+    """The text without the lines that have what the kernel or a journal puts before its text."""
+    lines = start.splitlines(keepends=True)
+    return "".join(line for line in lines if not _PREFIX.match(line))
+
+
+class LogNotes:
+    """What else the lines of a kernel log have: other outputs, and sentences of programs that could not use GPUs."""
+
+    def __init__(self) -> None:
+        self._found, self._names = {KERNEL}, list[str]()
+        self._refusals: dict[str, Finding] = {}
+
+    def note(self, line: str) -> None:
+        prefix = _PREFIX.match(line)
+        if _refuses(line) and (prefix is None or prefix[1] not in (None, "kernel")):
+            self._note_refusal(line, prefix)
+        elif prefix is None and (name := _format_of(line, KERNEL, self._found)):
+            self._names.append(name)
+
+    def _note_refusal(self, line: str, prefix: re.Match[str] | None) -> None:
+        """FAIL for a line of nvidia-smi; WARN for one of a daemon: it may have been in a container, and long ago."""
+        for failure in smi_other.failures(line[prefix.end() :] if prefix else line):
+            message = f"{prefix[1]} logged: {failure.message.partition(': ')[2]}" if prefix else failure.message
+            # Sentences that many programs write need a name of NVIDIA's.
+            if len(self._refusals) < MOST and (not prefix or re.search("nvidia|nvml|gpu", message, re.IGNORECASE)):
+                verdict = Verdict.WARN if prefix else failure.verdict
+                self._refusals.setdefault(message, replace(failure, message=message, verdict=verdict))
+
+    def findings(self) -> list[Finding]:
+        return [*self._refusals.values(), *([not_judged(self._names)] if self._names else [])]
 
 
 def doubts(name: str, text: str, record: Record) -> list[Finding]:
