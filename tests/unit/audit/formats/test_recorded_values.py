@@ -130,7 +130,7 @@ GPUS: dict[str, tuple[str | None, int | None, dict[int, dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-# Oldest and newest form, of which no whole recording exists: excerpts of ours -> as above.
+# Oldest and newest form, made by us from the documented format because no recording exists -> as above.
 _H200 = {
     **FINE, "model": "NVIDIA H200", "memory_mib": 143771, "mig": "Disabled", "persistence": "Enabled",
     "compute_mode": "Default", "default_power_limit_w": 700, "max_sm_mhz": 1980, "fabric_state": "Completed",
