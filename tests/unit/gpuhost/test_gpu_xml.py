@@ -171,3 +171,10 @@ def test_a_value_is_due_from_the_oldest_driver_that_is_known_to_print_it(
 ) -> None:
     text = re.sub(rf"\s*<{element}>.*?</{element}>", "", H100).replace("570.86.15", driver)
     assert [gpu["unread"] for gpu in gpu_xml.parse(text)["gpus"]] == [{name: gpu_xml.DAMAGED} if due else {}] * 8
+
+
+def test_a_log_without_its_section_of_remapped_rows_is_damaged() -> None:
+    """Lines of the section would else count as those of the one before it."""
+    text = re.sub(r"<remapped_rows>.*?</remapped_rows>", "", H100, flags=re.DOTALL)
+    unread = gpu_xml.parse(text)["gpus"][0]["unread"]
+    assert unread == dict.fromkeys(("remap_pending", "remap_failure", "remapped"), gpu_xml.DAMAGED)

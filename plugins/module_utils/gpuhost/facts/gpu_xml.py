@@ -28,17 +28,8 @@ SINCE = {
     **dict.fromkeys(("unrepairable", "repair_pending"), 595),
 }
 # Values of GPUs that remap rows: others need not have them.
-OF_REMAPPING = frozenset(
-    {
-        "remap_pending",
-        "remap_failure",
-        "remapped",
-        "banks_without_reserve",
-        "unrepairable",
-        "repair_pending",
-        "recovery",
-    }
-)
+REMAPS = ("remap_pending", "remap_failure", "remapped")
+OF_REMAPPING = frozenset({*REMAPS, "banks_without_reserve", "unrepairable", "repair_pending", "recovery"})
 # Values that a part of a log lacks without a remark.
 OPTIONAL = frozenset({"unrepairable", "repair_pending", "banks_without_reserve", "recovery"})
 DAMAGED = "nvidia-smi printed no such value, though its driver has one"
@@ -219,7 +210,8 @@ class _Cells:
             return False
         if name in OF_REMAPPING:
             section = self.element.find("remapped_rows")
-            return section is not None and len(section) > 0
+            # Every whole log has the section: N/A of GPUs that remap no rows.
+            return name in REMAPS if section is None else len(section) > 0
         # Drivers print the threshold beside counters that are split; GPUs before the A100 have one for all of SRAM.
         sections = (self.element.find(f"ecc_errors/{span}") for span in ("volatile", "aggregate"))
         tags = [counter.tag for section in sections if section is not None for counter in section]
