@@ -4,7 +4,9 @@ By hand: `nice -n 19 python -m tests.rig.fuzz_formats 100000` for all formats, t
 first seed. The oracle, by the kind of damage:
 
 - Whatever happens, no exception.
-- An ill output stays ill while a line that shows its fault is in it, whatever is cut, glued to it or put elsewhere.
+- Before the damage a healthy output is OK and an ill one is not: `check` refuses a source that is not.
+- An ill output stays as ill, or becomes UNKNOWN, while a line that shows its fault is in it, whatever is cut, glued to
+  it or put elsewhere: FAIL never becomes WARN, but for a fault of a kernel log before the line of a later boot.
 - Of a format that can notice what is missing, an ill output is never OK once lines are missing or in disorder.
 - An error word (ERR!, Unknown Error, GPU requires reset) in place of any value is FAIL or UNKNOWN.
 - [N/A] is a legitimate value: it may end a fault, so that only exceptions count; but not the one of a value that
@@ -189,6 +191,7 @@ CAPABILITIES = "GPU 0: NVIDIA H800 (UUID: GPU-0)\n" + "".join(
     f"\t Link {link}, P2P is supported: true\n\t Link {link}, SLI is supported: false\n" for link in range(3)
 )
 LISTED = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-0{gpu})\n" for gpu in range(4))
+LOST_GPU = "Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n"
 SMI_TABLE = """+-----------------------------------------------------------------------------+
 | NVIDIA-SMI 525.125.06   Driver Version: 525.125.06   CUDA Version: 12.0     |
 |-------------------------------+----------------------+----------------------+
@@ -311,6 +314,7 @@ def sources() -> dict[str, list[Source]]:
         Source("dcgmi diag", TABLE.format(status="Pass"), values=r"\| (Pass(?: - All)?) +\|$"),
         Source("dcgmi diag", TABLE.format(status="Fail"), r"^\| Page Ret.*\| Fail"),
         Source("dcgmi discovery", DISCOVERY),
+        Source("dcgmi discovery", DISCOVERY.replace("2 GPUs", "3 GPUs"), r"^3 GPUs found\.$"),
         Source("dcgmi nvlink -e", NVLINK_TABLE.format(count="0"), values=r"\| (0) +\|$"),
         Source("dcgmi nvlink -e", NVLINK_TABLE.format(count="7"), r"Replay Error +\| 7 "),
         Source("dcgmi health", HEALTH.format(state="Healthy"), whole=True, values=r"\| (Healthy) "),
@@ -321,6 +325,7 @@ def sources() -> dict[str, list[Source]]:
         Source("nvidia-smi nvlink -e", _formatted(LINK_ERRORS, count11="9"), r"Link 1: Replay Errors: 9$"),
         Source("nvidia-smi nvlink -c", CAPABILITIES, values=r": (true|false)$"),
         Source("nvidia-smi -L", LISTED),
+        Source("nvidia-smi -L", LISTED + LOST_GPU, "^Unable to determine the device handle for GPU.*: Unknown Error$"),
         Source("nvidia-smi", SMI_TABLE, r"^\|ERR!", whole=True),
         Source("nvidia-smi", REFUSED, "GPU is lost", whole=True),
         Source("nvidia-smi dmon", SAMPLES, values=r"\s(53)\s"),
@@ -364,6 +369,12 @@ def judge(text: str) -> Verdict:
     facts, findings, _ = merge.merged({"x": record})
     judged: list[Finding] = audit_rules.judge_outputs({"x": facts}, knowledge.dcgm_errors()) if facts else []
     return overall([*findings, *judged])
+
+
+@cache
+def verdict_of(source: Source) -> Verdict:
+    """Verdict on an output before any damage."""
+    return judge(source.text)
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
@@ -430,7 +441,12 @@ def check(name: str, seed: int) -> str:
     """Damage one output of a format; return what is wrong, "" if nothing is."""
     random = Random(f"{name} {seed}")  # noqa: S311 - no secret
     source, damage = random.choice(sources()[name]), random.choice(DAMAGE)
-    text = damage(random, source)
+    before, text = verdict_of(source), damage(random, source)
+    if (before is Verdict.OK) is bool(source.fault):
+        return f"{name} {seed}: the source is {before}, its fault: {source.fault or 'none'}"
+    while text == source.text:  # a value that the output lacks, or two equal lines
+        damage = random.choice(DAMAGE)
+        text = damage(random, source)
     try:
         verdict = judge(text)
     except Exception as error:  # noqa: BLE001 - any of them is the finding
@@ -444,14 +460,23 @@ def _wrong(source: Source, damage: Callable[[Random, Source], str], text: str, v
     """The promise that a verdict on a damaged text breaks."""
     if damage is replace_value and text != source.text and verdict not in SURE:
         return "an error stands in place of a value"
+    shown = all(re.search(part, text, re.MULTILINE) for part in (source.fault, source.label))
+    milder = verdict is Verdict.OK or (
+        verdict is Verdict.WARN and verdict_of(source) is Verdict.FAIL and not _rebooted(source, text)
+    )
+    if source.fault and damage is not not_available and shown and milder:
+        return f"the line of the fault is in it: {source.fault}"
     if verdict is not Verdict.OK:
         return ""
-    shown = all(re.search(part, text, re.MULTILINE) for part in (source.fault, source.label))
-    if source.fault and damage is not not_available and shown:
-        return f"the line of the fault is in it: {source.fault}"
     if source.fault and source.whole and damage in {cut, drop, reorder} and text.strip():
         return f"what is missing or in disorder was not noticed: {source.fault}"
     return ""
+
+
+def _rebooted(source: Source, text: str) -> bool:
+    """True if a kernel log begins anew after the last line of its fault."""
+    *_, rest = re.split(source.fault, text, flags=re.MULTILINE)
+    return source.format == LOG and "Linux version" in rest
 
 
 def main() -> int:
