@@ -95,7 +95,7 @@ def without_log(start: str) -> str:
 
 
 class LogNotes:
-    """What else the lines of a kernel log have: other outputs, and sentences of programs that could not use GPUs."""
+    """Notes on the lines of a kernel log: other outputs, and sentences of programs that could not use GPUs."""
 
     def __init__(self) -> None:
         self._found, self._names = {KERNEL}, list[str]()

@@ -137,9 +137,11 @@ def lanes(fleet: Fleet) -> list[Finding]:
     findings = []
     for node, facts in fleet.items():
         faults = list(_links(node, facts))
-        alike = len(faults) == len(get(facts, "pcie", "links") or ())
+        narrow = [fault for fault in faults if fault.verdict is Verdict.FAIL]
+        alike = len(narrow) == len(get(facts, "pcie", "links") or ())
         findings += [
-            replace(f, verdict=Verdict.WARN, hint="fine if its slot has no more") if alike else f for f in faults
+            replace(f, verdict=Verdict.WARN, hint="fine if its slot has no more") if alike and f in narrow else f
+            for f in faults
         ]
     return or_ok("pcie", "", findings, "every GPU has all its PCIe lanes")
 

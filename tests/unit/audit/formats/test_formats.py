@@ -95,6 +95,14 @@ def test_a_value_that_the_driver_prints_and_the_log_lacks_is_unknown() -> None:
         assert (check, "UNKNOWN") in [one[:2] for one in bad(cut)], element
 
 
+def test_lanes_that_cannot_be_read_are_unknown_where_no_other_gpu_lacks_any() -> None:
+    log = (DATA / "570-h100-8gpu.xml").read_text()
+    one = re.sub(r"\s*<max_link_width>.*?</max_link_width>", "", log, count=1)
+    every = re.sub(r"\s*<max_link_width>.*?</max_link_width>", "", log)
+    assert [found[1] for found in bad(one) if found[0] == "pcie"] == ["UNKNOWN"]
+    assert {found[1] for found in bad(every) if found[0] == "pcie"} == {"UNKNOWN"}
+
+
 @pytest.mark.parametrize("error", ["[GPU requires reset]", "[Unknown Error]", "ERR!", "[GPU is lost]"])
 def test_an_error_in_a_cell_fails_whatever_the_column_is(error: str) -> None:
     for text in (ROW.replace("No, No", f"{error}, No"), ROW.replace("0, NVIDIA H200", f"{error}, NVIDIA H200")):
