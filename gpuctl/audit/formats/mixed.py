@@ -114,8 +114,9 @@ class LogNotes:
             message = f"{prefix[1]} logged: {failure.message.partition(': ')[2]}" if prefix else failure.message
             # Sentences that many programs write need a name of NVIDIA's.
             if len(self._refusals) < MOST and (not prefix or re.search("nvidia|nvml|gpu", message, re.IGNORECASE)):
-                verdict = Verdict.WARN if prefix else failure.verdict
-                self._refusals.setdefault(message, replace(failure, message=message, verdict=verdict))
+                hint = f"if nvidia-smi works on the node, restart that program; else {failure.hint}"
+                logged = replace(failure, message=message, verdict=Verdict.WARN, hint=hint)
+                self._refusals.setdefault(message, logged if prefix else failure)
 
     def findings(self) -> list[Finding]:
         return [*self._refusals.values(), *([not_judged(self._names)] if self._names else [])]
