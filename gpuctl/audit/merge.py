@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.audit.formats.model import ABSENT, FILE, Record, doubt
+from gpuctl.audit.formats.model import FILE, Record, doubt
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, ok
+from gpuctl.domain.node_facts import ABSENT
 
 LISTS = ("storage", "totals", "nvlink_errors")  # subjects of which a node may have several files
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from gpuctl.audit import formats
 from gpuctl.audit import read as log_file
-from gpuctl.audit.formats import XML, recognise
+from gpuctl.audit.formats import XML, mixed, recognise
 from gpuctl.audit.formats.model import Record
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text_files import open_text
+from gpuctl.domain.findings import Finding
 from gpuctl.domain.xid_lines import KernelLog
 
 LOOK = 16 << 10  # characters that are inspected
@@ -32,7 +34,7 @@ LOG = "kernel log"
 class Recording:
     """A file. `format`: its name, FACTS or LOG. `record`: of an output; `log` and `faults`: of a kernel log.
 
-    `once`: a node has one such file. `error`: why it could not be read.
+    `notes`: what else is in a log. `once`: a node has one such file. `error`: why it could not be read.
     """
 
     path: Path
@@ -40,13 +42,15 @@ class Recording:
     record: Record | None = None
     log: KernelLog | None = None
     faults: list[str] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
     once: bool = False
     error: str = ""
 
     @property
     def unrecognised(self) -> bool:
         log = self.log
-        return log is not None and not (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults)
+        known = log and (log.kernel_lines or log.xids or log.sxids or log.unreadable or self.faults or self.notes)
+        return log is not None and not known
 
 
 def read(path: Path) -> Recording:
@@ -61,15 +65,27 @@ def read(path: Path) -> Recording:
             return Recording(path, FACTS)
         known = recognise(start)
         if known is None:
-            log, faults = log_file.read_lines(chain(start.splitlines(keepends=True), stream))
-            return Recording(path, LOG, log=log, faults=faults)
+            return _log(path, chain(start.splitlines(keepends=True), stream))
         text = start + stream.read(MOST)
     try:
-        return Recording(path, known.name, known.read(text), once=known.once)
+        return Recording(path, known.name, formats.read(known, text), once=known.once)
     except ValueError as error:
         raise InvalidInput(
             f"read {path}", str(error), XML_HINT if known.name == XML else f"save {known.name} again"
         ) from error
+
+
+def _log(path: Path, lines: Iterable[str]) -> Recording:
+    notes = mixed.LogNotes()
+    log, faults = log_file.read_lines(_noting(lines, notes))
+    return Recording(path, LOG, log=log, faults=faults, notes=notes.findings())
+
+
+def _noting(lines: Iterable[str], notes: mixed.LogNotes) -> Iterator[str]:
+    """The same lines; what they have beside kernel messages is noted in passing."""
+    for line in lines:
+        notes.note(line)
+        yield line
 
 
 def read_folder(folder: Path) -> dict[str, list[Recording]]:

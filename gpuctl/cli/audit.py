@@ -266,11 +266,13 @@ def _watch(request: AuditRequest, metrics: Path | None) -> None:
 
 
 def select(request: AuditRequest) -> Selection:
-    from gpuctl.hosts import plan as host_plan
-    from gpuctl.workflows import audit_kube, audit_slurm
-
     if request.probe:
+        from gpuctl.workflows import audit_kube  # the client of Kubernetes is slow to load
+
         return audit_kube.select(request.context, request.namespace)
+    from gpuctl.hosts import plan as host_plan
+    from gpuctl.workflows import audit_slurm
+
     by_inventory = request.inventory is not None or not request.slurm
     hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit) if by_inventory else None
     if request.slurm:

@@ -19,7 +19,7 @@ AT_WORK = 50  # percent: at full load every GPU reaches its power limit (an H200
 SHOWN = 3  # values named in one message
 # Values about the health of the GPU's memory; the others are judged where they are used.
 MEMORY = ("ecc", "ecc_pending", "uncorrectable", "remap_pending", "remap_failure", "remapped", "retire_pending")
-REPAIRS = ("unrepairable", "repair_pending")  # of newer drivers
+REPAIRS = ("unrepairable", "repair_pending", "banks_without_reserve", "recovery")  # of newer drivers
 
 
 class HealthIssue(NamedTuple):

@@ -13,6 +13,7 @@ Facts = Mapping[str, Any]
 Fleet = Mapping[str, Facts]  # node -> result of gpuhost/facts/gather.py
 Read = Callable[[Facts], Any]
 MOST = 4  # names listed in a message
+ABSENT = "not in the output"  # reason: an output that is a part, or was asked for other values
 
 
 def why(facts: Facts, subject: str, *names: str) -> str:

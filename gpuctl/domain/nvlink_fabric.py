@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuctl.domain.node_facts import ABSENT
+
 # NVML, nvmlDeviceGetGpuFabricInfo: "for Hopper or newer". What came with NVSwitches before has no fabric state.
 _STATELESS = re.compile(r"\b(?:V100|A100|A800)\b")
 Gpus = Sequence[Mapping[str, Any]]  # as in facts/gpu_xml.py
@@ -38,3 +40,12 @@ def unreported(gpus: Gpus) -> list[bool]:
         else gpu["fabric_state"] is None and (some or not _STATELESS.search(gpu["model"] or ""))
         for gpu in gpus
     ]
+
+
+def unread(gpus: Gpus) -> dict[int, str]:
+    """Index of a GPU -> why its state or status could not be read, though its driver prints them."""
+    reasons = {
+        index: gpu["unread"].get("fabric_state") or gpu["unread"].get("fabric_status", ABSENT)
+        for index, gpu in enumerate(gpus)
+    }
+    return {index: reason for index, reason in reasons.items() if reason != ABSENT}

@@ -67,10 +67,11 @@ def _xml(path: Path, text: str, doing: str, name: str) -> Fleet:
     except ValueError as error:
         raise InvalidInput(doing, str(error), HINT) from error
     reason = "an output of nvidia-smi alone does not tell it"
+    unread = dict.fromkeys(("pod_devices", "slurm_jobs", "processes", "pid_namespace"), reason)
     facts: Facts = {
         **dict.fromkeys(typed_json.fields_of(fact_types.GpuUse)),
         **{name: {} for name in ("pods", "containers", "sessions", "users", "slurm_pids")},
         **parsed,
-        "unread": dict.fromkeys(("pod_devices", "slurm_jobs", "processes", "pid_namespace"), reason),
+        "unread": {**parsed["unread"], **unread},
     }
     return Fleet({name: facts}, taken=round(path.stat().st_mtime))

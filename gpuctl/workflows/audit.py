@@ -96,7 +96,7 @@ def judge_path(path: Path, catalogue: Catalogue) -> list[Finding]:
         return _facts(path, catalogue)
     if recording.record is None:
         assert recording.log is not None  # noqa: S101 - a recording has one of them
-        return log_judge.judge(str(path), recording.log, catalogue, recording.faults)
+        return log_judge.judge(str(path), recording.log, catalogue, recording.faults, recording.notes)
     facts, findings, _ = merge.merged({path.name: recording.record})
     judged = audit_rules.judge_outputs({path.name: facts}, catalogue.dcgm_errors) if facts else []
     return worst_first([*findings, *judged])
@@ -134,7 +134,8 @@ def _node(
     facts, findings, rivals = merge.merged({r.path.name: r.record for r in outputs if r.record})
     for recording in recordings:
         if recording.log is not None and not recording.unrecognised:
-            findings += log_judge.judge(recording.path.name, recording.log, catalogue, recording.faults)
+            name, log = recording.path.name, recording.log
+            findings += log_judge.judge(name, log, catalogue, recording.faults, recording.notes)
     errors = {recording.path.name: recording.error for recording in recordings if recording.error}
     findings += merge.unread_files(errors, [r.path.name for r in recordings if r.unrecognised])
     if not facts and not findings and not any(r.format == recorded.FACTS for r in recordings):

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.audit import kernel, rules
-from gpuctl.audit.formats.model import ABSENT, FILE
+from gpuctl.audit.formats.model import FILE
 from gpuctl.audit.rules import diagnostics, links, storage, topology
 from gpuctl.audit.rules.gpus import GpuRule
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, ok, unknown, worst_first
 from gpuctl.domain.gpu_errors import Catalogue, DcgmError
 from gpuctl.domain.gpu_health import MEMORY
+from gpuctl.domain.node_facts import ABSENT
 from gpuctl.domain.node_facts import Fleet as Nodes
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import fabric, gpus, idle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gpuctl.workflows import explain
 from tests.rig.source_files import ROOT, tree
 
 MAKERS = {"ok", "warn", "unknown", "fail", "or_ok", "Finding", "unread", "equal", "GpuRule"}
-CONSTANTS = {"RULE", "rule", "check"}
+CONSTANTS = {"RULE", "CHECK", "FILE", "rule", "check"}
 # Folders and files with checks -> the families that have them.
 HOMES = {
     "gpuctl/audit": ("audit",),
@@ -88,7 +89,22 @@ def test_generating_the_page_again_changes_nothing() -> None:
     assert generate.checks_page(text) == text, "run `python docs/generate.py`"
 
 
-def test_every_family_has_a_section() -> None:
+def test_every_family_has_a_page_and_no_page_is_left_over() -> None:
+    pages = generate.family_pages()
+    assert {path.name: path.read_text() for path in generate.CHECKS_FOLDER.iterdir()} == {
+        path.name: text for path, text in pages.items()
+    }, "run `python docs/generate.py`, and remove pages of families that are gone"
+
+
+def test_every_link_of_the_pages_leads_somewhere() -> None:
+    for path, text in generate.family_pages().items():
+        for page, anchor in re.findall(r"\]\((\.\./[\w-]+\.md)(?:#([\w-]+))?\)", text):
+            target = (path.parent / page).resolve()
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            assert not anchor or anchor in {generate._anchor(heading) for heading in headings}
+
+
+def test_every_family_has_a_row_at_least() -> None:
     assert {row.family for row in knowledge.checks()} == set(generate.FAMILIES)
 
 

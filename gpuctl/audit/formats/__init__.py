@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.audit.formats import dcgm, ports, smi_csv, smi_other, smi_text, storage
+from dataclasses import replace
+
+from gpuctl.audit.formats import dcgm, mixed, ports, smi_csv, smi_other, smi_text, storage
 from gpuctl.audit.formats.model import Format, Record
 from gpuctl.audit.formats.smi_elements import facts_of
 from gpuctl.engine import gpu_xml
@@ -18,7 +20,7 @@ def _read_xml(text: str) -> Record:
 
 
 XML = "nvidia-smi -q -x"
-# The first that matches counts: those with the clearest marks stand first.
+# The first that matches counts: those with the clearest marks stand first, and last two whose sentences logs have, too.
 FORMATS = (
     Format(XML, _is_xml, _read_xml),
     Format("dcgmi diag -j", dcgm.is_diag, dcgm.read_diag),
@@ -45,6 +47,16 @@ FORMATS = (
 )
 
 
+def read(known: Format, text: str) -> Record:
+    """Record of an output, with doubts about what else is in the text; ValueError for a part of one."""
+    record = known.read(text)
+    more = mixed.doubts(known.name, text, record)
+    return replace(record, findings=(*record.findings, *more)) if more else record
+
+
 def recognise(start: str) -> Format | None:
     """Format of a text by its first 16 KiB; None for a kernel log, and for what no reader knows."""
-    return next((known for known in FORMATS if known.matches(start)), None)
+    bare = mixed.without_log(start)
+    if bare == start:
+        return next((known for known in FORMATS if known.matches(start)), None)
+    return next((known for known in FORMATS[:-2] if known.matches(start) and known.matches(bare)), None)

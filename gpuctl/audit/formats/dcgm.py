@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuctl.audit.formats.model import FILE, Record, doubt
 from gpuctl.core.text import plural
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import SEVERITY, Finding, Verdict
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # of DCGM 4 and 3
 STATUSES = ("pass", "fail", "warn", "skip", "not run")
@@ -90,7 +90,8 @@ def _results(category: str, test: Mapping[str, Any]) -> Iterator[dict[str, Any]]
     name = _text(test.get("name")) or "?"
     rows = [_result(category, name, _entity(result), result) for result in map(_mapping, _list(test.get("results")))]
     summary = _mapping(test.get("test_summary"))
-    if summary and (not rows or _rank(_text(summary.get("status"))) > max(_rank(row["status"]) for row in rows)):
+    worst = max((_rank(row["status"]) for row in rows), default=-1)
+    if "test_summary" in test and _rank(_text(summary.get("status"))) > worst:
         rows.append(_result(category, name, "", summary))
     yield from rows or [_result(category, name, "", {})]
 
@@ -158,7 +159,8 @@ def _number(value: Any) -> int | None:
 
 # ---- diag's table ----------------------------------------------------------------------------------------------------
 
-_RESULT = re.compile(r"(pass|fail|warn|skip|not run)\b(?:\s*-\s*(.*))?$", re.IGNORECASE)
+_TABLE_LINE = re.compile(r"\|[^|]+\|[^|]*\|?$|[|+][-=]+[^|]*[|+]?$")
+_RESULT = re.compile(r"(pass|fail|warn|skip|not run)\b(?:\s*-\s*(.*))?(?P<rest>.*)$", re.IGNORECASE)
 _ENTITY = re.compile(r"(GPU|CPU|Switch)s?:?\s*(\d+):\s*(pass|fail|warn|skip|not run)\b", re.IGNORECASE)
 
 
@@ -180,21 +182,29 @@ def read_diag_table(text: str) -> Record:
             row = {"name": tests[-1]["name"] if tests else "?", "category": "", "status": entity[3].lower()}
             tests.append({**row, "entity": f"{entity[1]} {entity[2]}", "warnings": []})
         elif name and (result := _RESULT.match(cell)):
-            tests.append(
-                {
-                    "name": name,
-                    "category": "",
-                    "status": result[1].lower(),
-                    "entity": _entity_of(result[2]),
-                    "warnings": [],
-                }
-            )
+            damaged = result["rest"].strip() and result[1].lower() != "fail"
+            row = {"name": name, "category": "", "status": "missing" if damaged else result[1].lower()}
+            tests.append({**row, "entity": _entity_of(result[2]), "warnings": []})
         elif tests and cell and (name.lower().startswith(("warning", "error")) or (not name and tests[-1]["warnings"])):
             _continued(tests[-1], cell, new=bool(name))
-    ends = re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE)
-    findings = () if ends else (doubt("the table of dcgmi diag is cut"),)
+        elif tests and name and not name.lower().startswith("info"):
+            tests.append({"name": name, "category": "", "status": "missing", "entity": "", "warnings": []})
     facts: dict[str, Any] = {"version": version, "driver": driver, "tests": tests, "error": None, "notes": []}
-    return Record({"dcgm": {**facts, "unread": {}}}, findings)
+    return Record({"dcgm": {**facts, "unread": {}}}, tuple(_damage(text)))
+
+
+def _damage(text: str) -> Iterator[Finding]:
+    """UNKNOWN for a table without its last line, and for lines that are none of a table."""
+    if not re.search(r"^\+-+\+-+\+\s*\Z", text.rstrip(), re.MULTILINE):
+        yield doubt("the table of dcgmi diag is cut")
+    yield from _strange_lines(text, "the table")
+
+
+def _strange_lines(text: str, what: str) -> Iterator[Finding]:
+    """UNKNOWN for lines with a part of a row that are no row."""
+    odd = [line.strip() for line in text.splitlines() if "|" in line and not _TABLE_LINE.match(line.strip())]
+    if odd:
+        yield doubt(f"{plural(len(odd), 'line')} of {what} not understood, the first: {odd[0][:80]}")
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
@@ -220,6 +230,9 @@ def _continued(test: dict[str, Any], cell: str, new: bool) -> None:
 # ---- nvlink, health, discovery ---------------------------------------------------------------------------------------
 
 
+_COUNTER = re.compile(r"(?:CRC(?: FLIT| Data)?|Replay|Recovery|ECC(?: Data)?) Error")
+
+
 def is_nvlink(start: str) -> bool:
     return "NVLINK Error Counts" in start
 
@@ -230,7 +243,7 @@ def read_nvlink(text: str) -> Record:
     counters: dict[int, dict[str, int]] = {}
     odd = []
     for gpu, name, value in rows:
-        if value.isdigit() and name.endswith("Error"):
+        if value.isdigit() and _COUNTER.fullmatch(name):
             counts = counters.setdefault(gpu, {})
             known = "CRC Errors" if name.startswith("CRC") else f"{name}s"
             counts[known] = counts.get(known, 0) + int(value)
@@ -243,6 +256,8 @@ def read_nvlink(text: str) -> Record:
         )
     if strange := re.findall(r"^\|\s*Link (?!\d+\s*\|)(.*?)\s*\|", text, re.MULTILINE):
         findings.append(doubt(f"the counters of link {strange[0][:80]} belong to no link"))
+    if '"header"' not in text:
+        findings += _strange_lines(text, "counters")
     if not _documents(text)[1] or ('"header"' not in text and not re.search(r"\+-+\+-+\+\s*\Z", text.rstrip())):
         findings.append(doubt("it is cut"))
     gpus = [{"gpu": gpu, "links": None, "errors": counts} for gpu, counts in counters.items()]
@@ -263,8 +278,8 @@ def _table_counters(text: str) -> Iterator[tuple[int, str, str]]:
     for line in text.splitlines():
         if head := re.match(r"\|\s*GPU (\d+)\s*\|?\s*$", line.strip()):
             gpu = int(head[1])
-        elif row := re.match(r"\|\s*-> (.+?)\s*\|\s*(.*?)\s*\|?\s*$", line.strip()):
-            yield gpu, row[1], row[2]
+        elif row := re.match(r"\|\s*([^|]+?)\s*\|\s*([^|\s][^|]*?)\s*\|?$", line.strip()):
+            yield gpu, row[1].removeprefix("-> "), row[2]
 
 
 def is_health(start: str) -> bool:
@@ -273,9 +288,13 @@ def is_health(start: str) -> bool:
 
 def read_health(text: str) -> Record:
     """Verdict of `dcgmi health -c`, as JSON or table."""
-    value = re.search(r'Overall Health"?\s*(?:\|\s*|:\s*\{\s*"value"\s*:\s*")([A-Za-z ]+?)\s*[|"]', text)
-    verdict = HEALTH.get(value[1].strip() if value else "", Verdict.UNKNOWN)
-    message = f"DCGM's overall health is {value[1].strip()}" if value else "DCGM's overall health is not in it"
+    pattern = r'Overall Health"?\s*(?:\|\s*|:\s*\{\s*"value"\s*:\s*")([A-Za-z ]+?)\s*[|"]'
+    values = [value.strip() for value in re.findall(pattern, text)]
+    if len(values) < text.count("Overall Health"):
+        values.append("")
+    worst = max(values, key=lambda value: SEVERITY.index(HEALTH.get(value, Verdict.UNKNOWN)), default="")
+    verdict = HEALTH.get(worst, Verdict.UNKNOWN)
+    message = f"DCGM's overall health is {worst}" if worst else "DCGM's overall health is not in it"
     return Record(
         findings=(
             Finding(

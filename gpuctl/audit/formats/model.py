@@ -9,7 +9,6 @@ from typing import Any
 from gpuctl.domain.findings import Finding, unknown
 
 FILE = "file"  # check: a file is whole, and its format is known
-ABSENT = "not in the output"
 
 
 @dataclass(frozen=True)

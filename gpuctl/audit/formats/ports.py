@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.audit.formats.model import FILE, Record, doubt
@@ -13,6 +14,7 @@ _CA = re.compile(r"CA '([\w.:-]+)'")
 _STATUS = re.compile(r"Infiniband device '(?P<device>[\w.:-]+)' port (?P<port>\d+) status:", re.IGNORECASE)
 _PORT = re.compile(r"(?P<device>)\s+Port (?P<port>\d+):\s*$")
 _FIELD = re.compile(r"\s+([A-Za-z][\w ]*?):\s+(.*?)\s*$")
+_OF_PORTS = frozenset({"state", "physical state", "phys state", "rate", "link layer", "link_layer"})
 _FAILED = re.compile(r"ibpanic|can't (?:open|list)|umad_init|failed")
 ETHTOOL = re.compile(r"^\s+(\S.*?): (\d+)\s*$")
 
@@ -23,10 +25,15 @@ def is_ibstat(start: str) -> bool:
 
 def read_ibstat(text: str) -> Record:
     """Subject "rdma" of ibstat or ibstatus; a port that is cut before its link layer is no port."""
-    ports, stated = _ports(text)
+    reading = _Reading()
+    for line in text.splitlines():
+        reading.line(line)
+    ports, stated = reading.ports, reading.stated
     needed = ("state", "physical", "rate_gbps", "link")
     whole = [port for port in ports if all(port[name] is not None for name in needed)]
     findings = [doubt(f"port {port['device']}:{port['port']} is not whole") for port in ports if port not in whole]
+    if reading.odd:
+        findings.append(doubt(f"lines of ports are missing or in disorder: {named(reading.odd, 4)}"))
     short = [name for name, number in stated.items() if sum(port["device"] == name for port in ports) < number]
     if short:
         findings.append(doubt(f"{named(short, 4)} has fewer ports in it than it states"))
@@ -42,26 +49,37 @@ def read_ibstat(text: str) -> Record:
     return Record({"rdma": {"ports": whole, "efa": None, "unread": {}}}, tuple(findings))
 
 
-def _ports(text: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Ports, and how many each device states to have."""
-    ports: list[dict[str, Any]] = []
-    stated: dict[str, int] = {}
-    device = ""
+@dataclass
+class _Reading:
+    """What the lines so far have shown. `stated`: device -> number of its ports; `odd`: values in disorder."""
+
+    ports: list[dict[str, Any]] = field(default_factory=list)
+    stated: dict[str, int] = field(default_factory=dict)
+    odd: dict[str, None] = field(default_factory=dict)
+    device: str = ""
     firmware: str | None = None
-    for line in text.splitlines():
+    fields: set[str] = field(default_factory=set)  # of the last port
+
+    def line(self, line: str) -> None:
         if head := _CA.match(line.strip()):
-            device, firmware = head[1], None
+            self.device, self.firmware = head[1], None
         elif port := _STATUS.match(line.strip()) or _PORT.match(line):
-            ports.append(_port(port["device"] or device, int(port["port"]), firmware))
-        elif field := _FIELD.match(line):
-            name, value = field[1].lower(), field[2]
-            if name == "number of ports" and value.isdigit():
-                stated[device] = int(value)
-            elif name == "firmware version":
-                firmware = value
-            elif ports:
-                _set(ports[-1], name, value)
-    return ports, stated
+            self.ports.append(_port(port["device"] or self.device, int(port["port"]), self.firmware))
+            self.fields = set()
+        elif value := _FIELD.match(line):
+            self._value(value[1].lower(), value[2])
+
+    def _value(self, name: str, value: str) -> None:
+        if name == "number of ports" and value.isdigit():
+            self.stated[self.device] = int(value)
+        elif name == "firmware version":
+            self.firmware = value
+        elif name in _OF_PORTS:
+            if not self.ports or name in self.fields:
+                self.odd[name] = None
+            self.fields.add(name)
+            if self.ports:
+                _set(self.ports[-1], name, value)
 
 
 def _port(device: str, number: int, firmware: str | None) -> dict[str, Any]:
@@ -103,6 +121,8 @@ def read_ethtool(text: str) -> Record:
             odd.append(line.strip())
     empty = [adapter for adapter in adapters if not adapter["counters"]]
     findings = [doubt(f"{plural(len(odd), 'line')} without a number, the first: {odd[0][:80]}")] if odd else []
+    if stray := sum(bool(ETHTOOL.match(line)) for line in text.partition("NIC statistics:")[0].splitlines()):
+        findings.append(doubt(f"{plural(stray, 'counter')} belong to no adapter: its lines are in disorder"))
     if empty or not adapters:
         findings.append(doubt("it has no counters"))
     return Record({"totals": {"adapters": adapters, "unread": {}}} if adapters else {}, tuple(findings))

@@ -25,6 +25,7 @@ ELEMENTS = {
     "memory.total": "fb_memory_usage/total",
     "memory.used": "fb_memory_usage/used",
     "utilization.gpu": "utilization/gpu_util",
+    "pstate": "performance_state",
     "ecc.mode.current": "ecc_mode/current_ecc",
     "ecc.mode.pending": "ecc_mode/pending_ecc",
     "ecc.errors.uncorrected.volatile.total": "ecc_errors/volatile/uncorrectable_total",
@@ -41,6 +42,9 @@ ELEMENTS = {
     "clocks.max.sm": "max_clocks/sm_clock",
     "fabric.state": "fabric/state",
     "fabric.status": "fabric/status",
+    "temperature.memory": "temperature/memory_temp",
+    "pcie.link.gen.max": f"{gpu_xml.LINK_GENERATIONS}/max_link_gen",
+    "pcie.link.gen.current": f"{gpu_xml.LINK_GENERATIONS}/current_link_gen",
     "pcie.link.width.max": "pci/pci_gpu_link_info/link_widths/max_link_width",
     "pcie.link.width.current": "pci/pci_gpu_link_info/link_widths/current_link_width",
 }
@@ -58,10 +62,10 @@ _NAMELESS = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|A\d{2,3}|GPU-[0-9a-f]{8}
 def matches(start: str) -> bool:
     """True for a line of query fields; for one of values only if it begins with a GPU's name or UUID."""
     lines = [line for line in start.splitlines() if line.strip()]
-    return any(_is_header(line) for line in lines[:5]) or _has_no_header(lines)
+    return any(is_header(line) for line in lines[:5]) or _has_no_header(lines)
 
 
-def _is_header(line: str) -> bool:
+def is_header(line: str) -> bool:
     fields = _fields(line)
     known = [name for name in fields if name in ELEMENTS or name in LISTS or name in {"index", "pci.bus_id"}]
     return bool(known) and all(re.fullmatch(r"[a-z_][a-z0-9_.]*", name) for name in fields)
@@ -85,7 +89,7 @@ def _fields(line: str) -> list[str]:
 def read(text: str) -> Record:
     """Facts of the GPUs, one a row. Without a header only errors can be judged: no number has a name."""
     lines = [line for line in text.splitlines() if line.strip()]
-    at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
+    at = next((number for number, line in enumerate(lines) if is_header(line)), None)
     if at is None:
         return Record(findings=(*_errors(lines), _no_header()))
     fields = _fields(lines[at])
@@ -96,7 +100,7 @@ def read(text: str) -> Record:
         cells = _cells(line)
         if len(cells) == len(fields):
             _row(root, dict(zip(fields, cells, strict=True)))
-        elif not _is_header(line):
+        elif not is_header(line):
             odd.append(number)
     return _record(root, fields, odd, _errors(lines) if odd else [])
 

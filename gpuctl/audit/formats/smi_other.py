@@ -107,6 +107,9 @@ def read_topology(text: str) -> Record:
         if row and row[1] in columns:
             cells.setdefault(row[1], dict(zip(columns, row[2].split(), strict=False)))
     gpus = [name for name in columns if name.startswith("GPU")]
+    strange = [word for word in re.split(r"CPU Affinity", lines[at])[0].split() if word not in columns]
+    rows = [row[1] for line in lines[at + 1 :] if (row := _ROW.match(line)) and row[1].startswith("GPU")]
+    strange += [name for name in dict.fromkeys(rows) if name not in columns or rows.count(name) > 1]
     links: dict[str, str | None] = {}
     for index, first in enumerate(gpus):
         for second in gpus[index + 1 :]:
@@ -128,6 +131,8 @@ def read_topology(text: str) -> Record:
         else []
     )
     unclear = [pair for pair, link in links.items() if link is None and not set(pair.split()) & set(lacking)]
+    if strange:
+        findings.append(doubt(f"the matrix has rows or columns that were not understood: {named(strange, 4)}"))
     if unclear:
         findings.append(doubt(f"the matrix is not symmetric, or not understood, for {named(unclear, 4)}"))
     return Record({"topology": {"gpus": len(gpus), "links": links, "unread": {}}}, tuple(findings))
@@ -173,7 +178,15 @@ def read_nvlink(text: str) -> Record:
         findings.append(doubt("a GPU is listed several times: save one reading"))
     if not gpus:
         findings.append(doubt("it has no GPU"))
+    findings += _disorder(text)
     return Record({"nvlink": {"gpus": gpus, "unread": unread}} if gpus else {}, tuple(findings))
+
+
+def _disorder(text: str) -> list[Finding]:
+    """UNKNOWN for links before the first GPU."""
+    before = re.split(r"^GPU \d+: ", text, maxsplit=1, flags=re.MULTILINE)[0]
+    stray = len(re.findall(r"^\s+Link \d+[:,]", before, re.MULTILINE))
+    return [doubt(f"{plural(stray, 'line')} belong to no GPU: its lines are in disorder")] if stray else []
 
 
 def is_nvlink_errors(start: str) -> bool:
@@ -187,6 +200,7 @@ def read_nvlink_errors(text: str) -> Record:
     errors = nvlink.parse_errors(text)
     heads = {int(number) for number in re.findall(r"^GPU (\d+): ", text, re.MULTILINE)}
     findings = [] if errors else [doubt("it has no counter of a GPU")]
+    findings += _disorder(text)
     silent = sorted(heads - set(errors))
     if silent and errors:
         findings.append(doubt(f"GPU {named(map(str, silent), 8)} lists no counters"))
@@ -195,7 +209,7 @@ def read_nvlink_errors(text: str) -> Record:
     bad = [
         line.strip()
         for line in text.splitlines()
-        if re.match(r"\s+Link \d+", line) and not re.search(r": (?:\d[\d.e+-]*|N/A)\s*(?:\S+)?$", line)
+        if re.search(r"Link \d+", line) and not re.match(r"\s+Link \d+[:,][^:]+: (?:\d[\d.e+-]*|N/A)\s*(?:\S+)?$", line)
     ]
     if bad:
         findings.append(_unreadable(bad))

@@ -39,9 +39,14 @@ NAMES = {
     ("temperature", "gpu_t_limit_temp"): "gpu_temp_tlimit",
     ("temperature", "gpu_current_t_limit_temp"): "gpu_temp_tlimit",
     ("temperature", "gpu_slowdown_temp"): "gpu_temp_slow_threshold",
+    ("temperature", "memory_current_temp"): "memory_temp",
+    ("temperature", "memory_max_operating_temp"): "gpu_temp_max_mem_threshold",
     ("max_clocks", "sm"): "sm_clock",
     ("fabric", "clusteruuid"): "clusterUuid",
     ("fabric", "cliqueid"): "cliqueId",
+    ("pci_gpu_link_info", "pcie_generation"): "pcie_gen",
+    ("pcie_gen", "max"): "max_link_gen",
+    ("pcie_gen", "current"): "current_link_gen",
     ("link_widths", "max"): "max_link_width",
     ("link_widths", "current"): "current_link_width",
     ("pci_gpu_link_info", "link_width"): "link_widths",
@@ -87,6 +92,8 @@ def _not_whole(root: Tree.Element, selected: bool, elided: bool) -> list[Finding
     for gpu in cut:
         root.remove(gpu)
     findings = [doubt(f"GPU {gpu.get('id')} is not whole, and was not judged") for gpu in cut]
+    if len({gpu.get("id") for gpu in gpus}) < len(gpus):
+        findings.append(doubt("a GPU is listed several times: save one reading"))
     if not attached.isdigit():
         findings.append(doubt("how many GPUs it should have is not in it"))
     elif int(attached) > len(gpus):

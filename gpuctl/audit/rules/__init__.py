@@ -9,7 +9,15 @@ from gpuctl.domain.findings import Finding
 from gpuctl.domain.node_facts import Fleet
 
 Rule = Callable[[Fleet], list[Finding]]
-OF_GPUS: tuple[Rule, ...] = (gpus.persistence, gpus.compute_mode, gpus.sram, gpus.temperature, gpus.power_limit)
+OF_GPUS: tuple[Rule, ...] = (
+    gpus.persistence,
+    gpus.compute_mode,
+    gpus.sram,
+    gpus.temperature,
+    gpus.memory_temperature,
+    gpus.pcie_speed,
+    gpus.power_limit,
+)
 RULES: tuple[Rule, ...] = (
     *OF_GPUS,
     links.nvlink,

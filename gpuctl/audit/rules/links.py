@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ NVLINK_FAULTS = ("replay errors", "recovery errors", "link recovery failed event
                  "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors",
                  "local link integrity errors")  # fmt: skip
 NVLINK_CRC = "crc errors"
+NVLINK_CORRECTED = ("fec ", "effective ", "symbol ", "ecc ")  # beginnings of names of counters
+_NO_ERRORS = re.compile(r"[a-z0-9 ()/,-]+")
 # Errors of ports of InfiniBand and RoCE (port_counters of the InfiniBand specification) and of EFA.
 PORT_FAULTS = frozenset({
     "symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors", "port_xmit_discards",
@@ -94,6 +97,8 @@ def _nvlinks_of(node: str, gpu: str, links: Mapping[str, float] | None, errors: 
         message = f"{gpu}: NVLink {named(slow)} at {speeds[slow[0]]:g} GB/s, others at {max(speeds.values()):g}"
         yield fail("nvlink", node, message, reset, slow=len(slow))
     faults = {name: count for name, count in errors.items() if name.lower() in NVLINK_FAULTS and count}
+    if strange := [name for name, count in errors.items() if count and not _is_known(name.lower())]:
+        yield unread("nvlink", node, f"{gpu}: the counter {named(strange, 4)} is", "no meaning of it is known")
     crc = sum(count for name, count in errors.items() if name.lower() == NVLINK_CRC)
     if faults:
         shown = ", ".join(f"{count} {name.lower()}" for name, count in faults.items())
@@ -103,6 +108,13 @@ def _nvlinks_of(node: str, gpu: str, links: Mapping[str, float] | None, errors: 
     elif crc:
         message = f"{gpu}: {crc} CRC errors since the driver was loaded"
         yield Finding("nvlink", node, Verdict.WARN, message, {"errors": crc}, "watch whether they rise", DCGM)
+
+
+def _is_known(counter: str) -> bool:
+    """True for a counter that is judged, or that counts no fault: packets, rates, and what was corrected."""
+    if counter in NVLINK_FAULTS or counter == NVLINK_CRC:
+        return True
+    return bool(_NO_ERRORS.fullmatch(counter)) and ("error" not in counter or counter.startswith(NVLINK_CORRECTED))
 
 
 # ---- PCIe ------------------------------------------------------------------------------------------------------------
@@ -125,9 +137,11 @@ def lanes(fleet: Fleet) -> list[Finding]:
     findings = []
     for node, facts in fleet.items():
         faults = list(_links(node, facts))
-        alike = len(faults) == len(get(facts, "pcie", "links") or ())
+        narrow = [fault for fault in faults if fault.verdict is Verdict.FAIL]
+        alike = len(narrow) == len(get(facts, "pcie", "links") or ())
         findings += [
-            replace(f, verdict=Verdict.WARN, hint="fine if its slot has no more") if alike else f for f in faults
+            replace(f, verdict=Verdict.WARN, hint="fine if its slot has no more") if alike and f in narrow else f
+            for f in faults
         ]
     return or_ok("pcie", "", findings, "every GPU has all its PCIe lanes")
 
@@ -136,6 +150,9 @@ def _links(node: str, facts: Facts) -> Iterator[Finding]:
     links = get(facts, "pcie", "links")
     if links is None:
         yield unread("pcie", node, "its PCIe links are", why(facts, "pcie", "links"))
+    else:
+        for name, reason in facts["pcie"].get("unread", {}).items():
+            yield unread("pcie", node, f"{name} is", reason, "check lspci -vv")
     for link in links or ():
         yield from _link(node, link)
 

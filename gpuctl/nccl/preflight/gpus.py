@@ -32,6 +32,9 @@ def count(fleet: Fleet) -> list[Finding]:
             findings.append(
                 fail("gpu-count", node, message, "look for Xid 79 in dmesg; reboot it", gpus=answering, present=present)
             )
+        if answering and get(facts, "gpu", "attached") is None and "attached" in facts["gpu"].get("unread", {}):
+            what = f"{answering} GPUs answer; how many the driver has is"
+            findings.append(unread("gpu-count", node, what, why(facts, "gpu", "attached"), "run nvidia-smi -q there"))
     subjects = {finding.subject for finding in findings}
     odd = equal("gpu-count", "{} GPUs", counts, "look for a GPU that fell off the bus: dmesg, Xid 79")
     findings += [finding for finding in odd if finding.subject not in subjects]
@@ -96,7 +99,7 @@ def driver(fleet: Fleet) -> list[Finding]:
 
 def fabric_manager(fleet: Fleet) -> list[Finding]:
     """Check nodes with NVSwitches: fabric manager runs in the driver's version, and the GPUs joined the fabric."""
-    needs = {node: facts for node, facts in fleet.items() if get(facts, "gpu", "switches") or _states(facts)}
+    needs = {node: facts for node, facts in fleet.items() if get(facts, "gpu", "switches") or _has_fabric(facts)}
     findings = [finding for node, facts in needs.items() for finding in _manager(node, facts)]
     findings += [
         unread("fabric-manager", node, "whether it has NVSwitches is", why(facts, "gpu", "module", "gpus"))
@@ -147,6 +150,12 @@ def _states(facts: Facts) -> list[tuple[str, str | None]]:
     return nvlink_fabric.states(get(facts, "gpu", "gpus") or ())
 
 
+def _has_fabric(facts: Facts) -> bool:
+    """True if GPUs report a fabric state, or should, and it could not be read."""
+    gpus = get(facts, "gpu", "gpus") or ()
+    return bool(nvlink_fabric.states(gpus) or nvlink_fabric.unread(gpus))
+
+
 def fabric_health(node: str, facts: Facts) -> list[Finding]:
     """Findings for GPUs whose NVLink fabric reports a fault, or a state that is not known."""
     gpus = get(facts, "gpu", "gpus") or ()
@@ -169,7 +178,7 @@ def fabric_reports(fleet: Fleet) -> list[Finding]:
         gpus = get(facts, "gpu", "gpus") or ()
         if wrong := nvlink_fabric.not_joined(gpus):
             findings.append(fail("fabric-manager", node, NOT_JOINED.format(", ".join(wrong)), REJOIN))
-        findings += _unknown_states(node, facts) if nvlink_fabric.states(gpus) else []
+        findings += _unknown_states(node, facts) if _has_fabric(facts) else []
         findings += fabric_health(node, facts)
     return findings
 
@@ -177,10 +186,15 @@ def fabric_reports(fleet: Fleet) -> list[Finding]:
 def _unknown_states(node: str, facts: Facts) -> list[Finding]:
     """UNKNOWN for GPUs with a missing status, or without a state although their model has one."""
     gpus = get(facts, "gpu", "gpus") or ()
-    unknown = _which(nvlink_fabric.unreported(gpus))
-    question = f"whether {unknown} joined the NVLink fabric is"
+    reasons = nvlink_fabric.unread(gpus)
+    silent = [index for index, is_silent in enumerate(nvlink_fabric.unreported(gpus)) if is_silent]
+    reasons = {**dict.fromkeys(silent, "nvidia-smi does not report it"), **reasons}
     hint = "" if nvlink_fabric.states(gpus) else "drivers from 525 on report it: nvidia-smi -q"
-    return [unread("fabric-manager", node, question, "nvidia-smi does not report it", hint)] if unknown else []
+    findings = []
+    for reason in dict.fromkeys(reasons.values()):
+        which = _which(reasons.get(index) == reason for index in range(len(gpus)))
+        findings.append(unread("fabric-manager", node, f"whether {which} joined the NVLink fabric is", reason, hint))
+    return findings
 
 
 def memory(fleet: Fleet) -> list[Finding]:

@@ -69,7 +69,7 @@ class _Knob(TypedDict):
 
 
 class Knob(_Knob, total=False):
-    """See `api.as_dict`."""
+    """See `changes.as_dict`."""
 
     was: Before
 

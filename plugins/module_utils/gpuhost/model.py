@@ -85,3 +85,11 @@ class Reading(NamedTuple):
     def but(self, **changes: Any) -> Reading:
         """A copy with some fields changed."""
         return self._replace(**changes)
+
+
+class InvalidRequest(Exception):
+    """The request cannot be carried out on this host; `hint` is what to try."""
+
+    def __init__(self, wrong: str, hint: str) -> None:
+        super().__init__(wrong)
+        self.hint = hint

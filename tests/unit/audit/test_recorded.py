@@ -116,3 +116,35 @@ def test_gzipped_outputs_are_recognised(tmp_path: Path) -> None:
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="it has no files"):
         audit.judge_path(tmp_path, CATALOGUE)
+
+
+PLUGIN = "Nov 27 03:00:02 n1 nvidia-device-plugin[812]: Failed to initialize NVML: Unknown Error\n"
+JOURNAL = (
+    "Nov 27 03:00:01 n1 kernel: Linux version 6.8.0\n"
+    "Nov 27 03:00:02 n1 health.sh[77]: GPU0  X  NV18 CPU Affinity\n"
+    "Nov 27 03:00:02 n1 multipathd[9]: No devices were found\n"
+    "2026-11-27T03:00:01.1+0000 n1 dcgm[5]: Overall Health: Healthy\n"
+)
+
+
+def verdicts(path: Path) -> list[tuple[str, str]]:
+    findings: list[Finding] = audit.judge_path(path, CATALOGUE)
+    return [(str(f.verdict), f.message) for f in findings if f.verdict is not Verdict.OK]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_line_of_a_daemon_in_a_journal_is_reported_as_its_sentence_alone(tmp_path: Path, order: int) -> None:
+    path = tmp_path / "journal.txt"
+    path.write_text(JOURNAL)
+    assert verdicts(path) == []
+    path.write_text("".join([JOURNAL, PLUGIN * 40][::order]))
+    assert verdicts(path) == [("WARN", "nvidia-device-plugin logged: Failed to initialize NVML: Unknown Error")]
+
+
+def test_a_log_with_an_output_and_the_refusal_of_nvidia_smi_is_not_healthy(tmp_path: Path) -> None:
+    path = tmp_path / "journal.txt"
+    path.write_text(JOURNAL * 200 + "Overall Health: Healthy\n" * 9)
+    ((verdict, message),) = verdicts(path)
+    assert (verdict, "dcgmi health" in message) == ("UNKNOWN", True)
+    path.write_text(JOURNAL + "Failed to initialize NVML: Unknown Error\n")
+    assert verdicts(path) == [("FAIL", "nvidia-smi failed: Failed to initialize NVML: Unknown Error")]

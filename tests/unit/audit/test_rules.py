@@ -41,6 +41,14 @@ def put(*path: str | int) -> Callable[[Any], Change]:
     return setting
 
 
+def with_memory_limit(facts: Facts) -> list[Any]:
+    """GPUs whose driver states a limit for the temperature of their memory."""
+    gpus: list[Any] = facts["gpu"]["gpus"]
+    for gpu in gpus:
+        gpu["memory_limit_c"] = 95
+    return gpus
+
+
 GPU = ("gpu", "gpus", 3)
 LINK = ("pcie", "links")
 PORT = ("counters", "ports", "mlx5_0:1")
@@ -53,6 +61,14 @@ FAULTS: dict[str, tuple[Change, str, Verdict, str]] = {
     "sram": (put(*GPU, "sram_threshold")(True), "sram", Verdict.FAIL, "exceed the threshold"),
     "hot": (put(*GPU, "margin_c")(0), "temperature", Verdict.FAIL, "0 C below where it slows down"),
     "warm": (put(*GPU, "margin_c")(4), "temperature", Verdict.WARN, "4 C below where it slows down"),
+    "hot memory": (
+        lambda facts: with_memory_limit(facts)[3].update(memory_c=95), "memory-temperature", Verdict.WARN,
+        "GPU 3: its memory is at 95 C; software slowdown begins at 95 C",
+    ),
+    "slow link at work": (
+        lambda facts: facts["gpu"]["gpus"][3].update(pcie_gen=1, busy_percent=97), "pcie-speed",
+        Verdict.WARN, "GPU 3: 97 % busy in state P0, and its PCIe link runs at generation 1 of 4",
+    ),
     "capped": (put(*GPU, "power_limit_w")(500), "power-limit", Verdict.WARN, "power limit 500 W, by default 700 W"),
     "nvlink off": (put("nvlink", "gpus", 5, "links", "7")(0.0), "nvlink", Verdict.FAIL, "GPU 5: NVLink 7 inactive"),
     "slow nvlink": (
@@ -161,10 +177,65 @@ def test_values_that_no_gpu_has_are_not_judged_and_said_so() -> None:
         for gpu in facts["gpu"]["gpus"]:
             gpu.update(sram_threshold=None, power_limit_w=None)
     judged = [finding for rule in rules.OF_GPUS for finding in rule(nodes)]
-    assert {f.check: f.message for f in judged if "not judged" in f.message} == {
+    unjudged = {f.check: f.message for f in judged if "not judged" in f.message}
+    assert {check: unjudged[check] for check in ("sram", "power-limit")} == {
         "sram": "not judged: no GPU reports its threshold of SRAM errors",
         "power-limit": "not judged: no GPU reports its power limit",
     }
+
+
+def test_idle_links_and_memory_without_a_limit_are_not_judged_and_said_so() -> None:
+    def change(facts: Facts) -> None:
+        for gpu in facts["gpu"]["gpus"]:
+            gpu.update(pcie_gen=1, memory_c=99)
+
+    messages = {finding.check: finding.message for finding in findings(change)}
+    assert bad(change) == []
+    assert "not judged: not known to be at work" in messages["pcie-speed"]
+    assert "not judged: the driver states no limit" in messages["memory-temperature"]
+
+
+@pytest.mark.parametrize("state", ["P5", "P8", None])
+def test_a_link_is_not_judged_in_a_state_that_lowers_its_speed(state: str | None) -> None:
+    def change(facts: Facts) -> None:
+        facts["gpu"]["gpus"][3].update(pcie_gen=1, busy_percent=97, performance_state=state)
+
+    assert bad(change) == []
+
+
+def test_memory_just_below_its_limit_is_no_fault() -> None:
+    assert bad(lambda facts: with_memory_limit(facts)[3].update(memory_c=94)) == []
+
+
+def test_one_gpu_at_work_says_nothing_of_the_links_of_the_others() -> None:
+    nodes = fleet()
+    nodes[SICK]["gpu"]["gpus"][3].update(busy_percent=97)
+    (finding,) = rules.gpus.pcie_speed({SICK: nodes[SICK]})
+    assert finding.verdict is Verdict.OK
+    assert "not judged: 7 of 8 GPUs: not known to be at work" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("unread", "message"),
+    [
+        ({"margin_c": "?"}, "GPU 3: temperature is unknown: its limit is ?"),
+        ({"memory_c": "?"}, "GPU 3: memory temperature is unknown: ?"),
+        ({"pcie_gen": "?"}, "GPU 3: PCIe generation is unknown: ?"),
+        ({"busy_percent": "?"}, "GPU 3: PCIe generation is unknown: its utilization is ?"),
+        ({"performance_state": "?"}, "GPU 3: PCIe generation is unknown: its performance state is ?"),
+        ({"default_power_limit_w": "?"}, "GPU 3: power limit is unknown: its limit is ?"),
+    ],
+)
+def test_a_value_or_a_limit_that_cannot_be_read_is_unknown(unread: dict[str, str], message: str) -> None:
+    def change(facts: Facts) -> None:
+        facts["gpu"]["gpus"][3].update({**dict.fromkeys(unread), "unread": unread})
+
+    assert [(finding.verdict, finding.message) for finding in bad(change)] == [(Verdict.UNKNOWN, message)]
+
+
+def test_a_limit_that_only_the_gpus_beside_it_report_is_unknown() -> None:
+    (finding,) = bad(put(*GPU, "default_power_limit_w")(None))
+    assert "reports its limit of the GPUs beside it, and not of this one" in finding.message
 
 
 def test_another_power_limit_than_most_is_named_where_all_have_their_default() -> None:

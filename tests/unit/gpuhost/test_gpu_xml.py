@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,45 @@ def test_repairs_that_newer_drivers_report(
     element = f"<{tag}>{text}" if text.endswith(">") else f"<{tag}>{text}</{tag}>"
     gpu = gpu_xml.parse(H100.replace("<ecc_errors>", f"<ecc_errors>{element}", 1))["gpus"][0]
     assert (gpu["unrepairable"], gpu["repair_pending"], gpu["unread"]) == (unrepairable, pending, unread)
+
+
+def t4(driver: str) -> str:
+    """GPUs of the machine as T4 print themselves: SRAM is counted together, and no rows are remapped."""
+    gone = "sram_uncorrectable_secded|sram_threshold_exceeded|gpu_recovery_action"
+    text = re.sub(rf"\s*<({gone})>.*?</\1>", "", H100)
+    text = text.replace("sram_uncorrectable_parity", "sram_uncorrectable")
+    text = re.sub(r"<(remapped_rows)>.*?</\1>", r"<\1>N/A</\1>", text, flags=re.DOTALL)
+    return text.replace("570.86.15", driver)
+
+
+@pytest.mark.parametrize("driver", ["510.47.03", "535.161.08", "580.82.09", "595.80"])
+def test_a_gpu_before_the_a100_needs_no_values_that_its_kind_never_has(driver: str) -> None:
+    gpus = gpu_xml.parse(t4(driver))["gpus"]
+    assert [gpu["unread"] for gpu in gpus] == [{}] * 8
+    assert {gpu["uncorrectable"] for gpu in gpus} == {0}
+
+
+@pytest.mark.parametrize(
+    ("element", "name", "driver", "due"),
+    [
+        ("sram_threshold_exceeded", "sram_threshold", "535.161.08", True),
+        ("sram_threshold_exceeded", "sram_threshold", "525.125.06", False),
+        ("remapped_row_pending", "remap_pending", "510.47.03", True),
+        ("remapped_row_pending", "remap_pending", "470.57.02", False),
+        ("row_remapper_histogram_none", "banks_without_reserve", "470.57.02", False),
+        ("gpu_recovery_action", "recovery", "560.35.03", False),
+        ("gpu_recovery_action", "recovery", "570.86.15", True),
+    ],
+)
+def test_a_value_is_due_from_the_oldest_driver_that_is_known_to_print_it(
+    element: str, name: str, driver: str, due: bool
+) -> None:
+    text = re.sub(rf"\s*<{element}>.*?</{element}>", "", H100).replace("570.86.15", driver)
+    assert [gpu["unread"] for gpu in gpu_xml.parse(text)["gpus"]] == [{name: gpu_xml.DAMAGED} if due else {}] * 8
+
+
+def test_a_log_without_its_section_of_remapped_rows_is_damaged() -> None:
+    """Lines of the section would else count as those of the one before it."""
+    text = re.sub(r"<remapped_rows>.*?</remapped_rows>", "", H100, flags=re.DOTALL)
+    unread = gpu_xml.parse(text)["gpus"][0]["unread"]
+    assert unread == dict.fromkeys(("remap_pending", "remap_failure", "remapped"), gpu_xml.DAMAGED)

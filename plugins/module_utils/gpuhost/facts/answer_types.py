@@ -103,6 +103,11 @@ class Gpu(_Gpu, total=False):
     repair_pending: bool | None
     fabric_faults: list[str] | None
     banks_without_reserve: Count | None
+    memory_c: int | None
+    memory_limit_c: int | None
+    pcie_gen: Count | None
+    most_pcie_gen: Count | None
+    performance_state: str | None
 
 
 class _Driver(TypedDict):
@@ -115,6 +120,7 @@ class Smi(_Driver):
     """See `gpu_xml.parse`."""
 
     gpus: list[Gpu]
+    unread: Reasons
 
 
 class GpuFacts(_Driver):

@@ -48,8 +48,7 @@ def _smi(host: Host, unread: dict[str, str]) -> Smi | None:
     except ValueError as error:
         unread["gpus"] = unread["driver"] = result.last_line if not result.ok else str(error)
         return None
-    if smi["driver"] is None:
-        unread["driver"] = "nvidia-smi names no driver version"
+    unread.update(smi["unread"])
     return smi
 
 

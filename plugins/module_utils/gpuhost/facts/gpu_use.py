@@ -34,7 +34,9 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {**_machine(host, request, unread), **dict.fromkeys(("driver", "cuda", "attached", "gpus"))}
     result = host.run("nvidia-smi", "-q", "-x", limit=LIMIT_S)
     try:
-        facts.update(gpu_xml.parse(result.out))
+        smi = gpu_xml.parse(result.out)
+        unread.update(smi["unread"])
+        facts.update({name: value for name, value in smi.items() if name != "unread"})
     except ValueError as error:
         unread["gpus"] = result.last_line if not result.ok else str(error)
     for name in ("driver", "cuda", "attached"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import xml.etree.ElementTree as Tree
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +15,24 @@ if TYPE_CHECKING:
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
 # Reasons that every driver lists; of these the hardware's covers its kinds.
 SLOWED = ("hw_slowdown", "sw_thermal_slowdown")
+CAPPED = "sw_power_cap"
+# Driver from which on a whole log has a value, if only as N/A: one without it is damaged. Each is the oldest of which a
+# whole output with the value is known.
+SINCE = {
+    **dict.fromkeys(("ecc", "ecc_pending", "uncorrectable", "retire_pending", "margin_c", "memory_c"), 510),
+    **dict.fromkeys(("power_limit_w", "default_power_limit_w", "pcie_gen", "most_pcie_gen"), 510),
+    **dict.fromkeys(("busy_percent", "performance_state"), 510),
+    **dict.fromkeys(("remap_pending", "remap_failure", "remapped", "banks_without_reserve"), 510),
+    **dict.fromkeys(("fabric_state", "fabric_status", "sram_threshold"), 535),
+    "recovery": 570,
+    **dict.fromkeys(("unrepairable", "repair_pending"), 595),
+}
+# Values of GPUs that remap rows: others need not have them.
+REMAPS = ("remap_pending", "remap_failure", "remapped")
+OF_REMAPPING = frozenset({*REMAPS, "banks_without_reserve", "unrepairable", "repair_pending", "recovery"})
+# Values that a part of a log lacks without a remark.
+OPTIONAL = frozenset({"unrepairable", "repair_pending", "banks_without_reserve", "recovery"})
+DAMAGED = "nvidia-smi printed no such value, though its driver has one"
 # The GPU or its driver does not have such a value; nothing is wrong.
 UNSUPPORTED = frozenset({"", "n/a", "not supported", "requested functionality has been deprecated"})
 # NVML's texts for a GPU that could not answer (nvmlErrorString), as nvidia-smi puts them in place of a value.
@@ -34,9 +54,10 @@ ERRORS = MISMATCHES | frozenset(
 # Renamed with drivers 535 and 610.
 POWER_LIMITS = (
     ("gpu_power_readings", "current_power_limit"),
-    ("gpu_power_readings", "gpu_ceiling_power_limit"),
+    ("gpu_power_readings/gpu_ceiling_power_limit", "current_power_limit"),
     ("power_readings", "power_limit"),
 )
+LINK_GENERATIONS = "pci/pci_gpu_link_info/pcie_gen"
 # Values of fabric/health: of its summary, of its bandwidth, and of its conditions.
 FABRIC_FINE = frozenset({"healthy", "full", "false", "none"})
 FABRIC_FAULTS = frozenset({"unhealthy", "limited capacity", "degraded", "true"})
@@ -50,9 +71,10 @@ def mismatch(text: str) -> str:
 
 
 def parse(text: str) -> Smi:
-    """{driver, cuda, attached, gpus}; ValueError if the text is not a complete answer. `_gpu` lists a GPU's values.
+    """{driver, cuda, attached, gpus, unread}; ValueError if the text is not a complete answer.
 
-    `attached` counts the GPUs that the driver has; `gpus` may be fewer, if one does not answer.
+    `_gpu` lists a GPU's values. `attached` counts the GPUs that the driver has; `gpus` may be fewer, if
+    one does not answer. `unread`: name of the driver's value -> the text in its place, or why there is none.
     """
     return read(elements(text))
 
@@ -71,25 +93,31 @@ def read(root: Tree.Element, absent: str = "") -> Smi:
     """The result of `parse` for the elements of a log. `absent`: reason for values without an element, if the log may
     be only a part of the driver's.
     """
-    cells = _Cells(root)
+    cells = _Cells(root, absent)
     driver = cells.text("driver", "driver_version", "kmd_version")
+    attached = cells.count("attached", "attached_gpus")
+    if driver is None:
+        cells.unread.setdefault("driver", "nvidia-smi names no driver version")
+    if attached is None:
+        cells.unread.setdefault("attached", "nvidia-smi does not state it")
+    branch = re.match(r"\d+", driver or "")
+    since = int(branch.group()) if branch else 0
     return {
         "driver": driver.split()[0] if driver else None,  # 610 adds a remark
         "cuda": cells.text("cuda", "cuda_version", "cuda_umd_version"),
-        "attached": cells.count("attached", "attached_gpus"),
-        "gpus": [_gpu(gpu, absent) for gpu in root.findall("gpu")],
+        "attached": attached,
+        "gpus": [_gpu(gpu, absent, since) for gpu in root.findall("gpu")],
+        "unread": cells.unread,
     }
 
 
-def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
+def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
     """Memory in MiB. None: the GPU has no such value, or it could not be read; then `errors` or `unread` has the text.
 
     `errors`: path of any element -> the error that stands in place of its value ("GPU requires reset").
     `unread`: name of a value here -> the text that is neither a value nor "N/A".
     """
-    cells = _Cells(gpu, absent)
-    if gpu.find("ecc_mode/current_ecc") is None:  # every driver prints it
-        cells.unread["ecc"] = absent or "nvidia-smi printed no ECC mode"
+    cells = _Cells(gpu, absent, branch)
     return {
         "address": gpu.get("id"),
         "minor": cells.count("minor", "minor_number"),
@@ -99,6 +127,8 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
         "memory_mib": cells.count("memory_mib", "fb_memory_usage/total"),
         "used_mib": cells.count("used_mib", "fb_memory_usage/used"),
         "busy_percent": cells.count("busy_percent", "utilization/gpu_util"),
+        # P0 is the fastest; an idle GPU is at P5 or P8, most of a data centre at P0.
+        "performance_state": _performance_state(cells),
         "ecc": cells.text("ecc", "ecc_mode/current_ecc"),
         "ecc_pending": cells.text("ecc_pending", "ecc_mode/pending_ecc"),
         "uncorrectable": _uncorrectable(cells),
@@ -121,8 +151,13 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
         "compute_mode": cells.text("compute_mode", "compute_mode"),
         "temperature_c": cells.degrees("temperature_c", "temperature/gpu_temp"),
         # Degrees left before it slows down, or, of GPUs before Hopper, the temperature at which it does.
-        "margin_c": cells.degrees("margin_c", "temperature/gpu_temp_tlimit"),
+        "margin_c": _margin(cells),
         "slow_at_c": cells.degrees("slow_at_c", "temperature/gpu_temp_slow_threshold"),
+        # Drivers with margins instead of limits name none for the memory's temperature.
+        "memory_c": cells.degrees("memory_c", "temperature/memory_temp"),
+        "memory_limit_c": cells.degrees("memory_limit_c", "temperature/gpu_temp_max_mem_threshold"),
+        "pcie_gen": cells.count("pcie_gen", f"{LINK_GENERATIONS}/current_link_gen"),
+        "most_pcie_gen": cells.count("most_pcie_gen", f"{LINK_GENERATIONS}/max_link_gen"),
         "power_limit_w": cells.count("power_limit_w", *(f"{part}/{name}" for part, name in POWER_LIMITS)),
         "default_power_limit_w": cells.count(
             "default_power_limit_w", *(f"{part}/default_power_limit" for part, _ in POWER_LIMITS)
@@ -143,8 +178,8 @@ def _gpu(gpu: Tree.Element, absent: str) -> Gpu:
 class _Cells:
     """Typed access to an element's values; records what could not be read under the name of the value."""
 
-    def __init__(self, element: Tree.Element, absent: str = "") -> None:
-        self.element, self.absent = element, absent
+    def __init__(self, element: Tree.Element, absent: str = "", branch: int = 0) -> None:
+        self.element, self.absent, self.branch = element, absent, branch
         self.unread: dict[str, str] = {}
 
     def text(self, name: str, *paths: str) -> str | None:
@@ -157,9 +192,36 @@ class _Cells:
                 return None
             if plain not in UNSUPPORTED:
                 return text
-        if self.absent and all(self.element.find(path) is None for path in paths):
-            self.unread[name] = self.absent
+        if reason := self.lacking(name, *paths):
+            self.unread[name] = reason
         return None
+
+    def lacking(self, name: str, *paths: str) -> str:
+        """Reason why none of the paths has an element; "" if one has, or if the driver need not have it."""
+        if any(self.element.find(path) is not None for path in paths):
+            return ""
+        if self.absent:
+            return "" if name in OPTIONAL else self.absent
+        return DAMAGED if self._is_due(name) and not any(map(self._is_refused, paths)) else ""
+
+    def _is_due(self, name: str) -> bool:
+        """True if a whole log of this driver and this kind of GPU has the value."""
+        if self.branch < SINCE.get(name, sys.maxsize):
+            return False
+        if name in OF_REMAPPING:
+            section = self.element.find("remapped_rows")
+            # Every whole log has the section: N/A of GPUs that remap no rows.
+            return name in REMAPS if section is None else len(section) > 0
+        # Drivers print the threshold beside counters that are split; GPUs before the A100 have one for all of SRAM.
+        sections = (self.element.find(f"ecc_errors/{span}") for span in ("volatile", "aggregate"))
+        tags = [counter.tag for section in sections if section is not None for counter in section]
+        return name != "sram_threshold" or any(tag.startswith("sram_uncorrectable_") for tag in tags)
+
+    def _is_refused(self, path: str) -> bool:
+        """True if an element above the path is a text, as N/A of a GPU without the whole section."""
+        parts = path.split("/")
+        above = [self.element.find("/".join(parts[:depth])) for depth in range(1, len(parts))]
+        return any(part is not None and not len(part) and (part.text or "").strip() for part in above)
 
     def count(self, name: str, *paths: str) -> int | None:
         """A count, whatever unit follows it, of the first of the paths that has a value."""
@@ -205,11 +267,28 @@ def _errors(gpu: Tree.Element) -> dict[str, str]:
     return errors
 
 
+def _margin(cells: _Cells) -> int | None:
+    """Degrees left; a driver that does not print them prints the temperature at which the GPU slows down."""
+    margin = cells.degrees("margin_c", "temperature/gpu_temp_tlimit")
+    if (
+        cells.unread.get("margin_c") == DAMAGED
+        and cells.element.find("temperature/gpu_temp_slow_threshold") is not None
+    ):
+        del cells.unread["margin_c"]
+    return margin
+
+
+def _performance_state(cells: _Cells) -> str | None:
+    state = cells.text("performance_state", "performance_state")
+    if state is None or re.fullmatch(r"P\d+", state):
+        return state
+    cells.unread["performance_state"] = state
+    return None
+
+
 def _repair(cells: _Cells, name: str, *tags: str) -> bool | None:
     """True if any of the values is Yes; None if the driver, or this part of its output, has none of them."""
     values = [cells.choice(name, YES_NO, f"ecc_errors/{tag}") for tag in tags]
-    if cells.absent and cells.unread.get(name) == cells.absent:
-        del cells.unread[name]
     return any(values) if any(values) or None not in values else None
 
 
@@ -222,9 +301,12 @@ def _uncorrectable(cells: _Cells) -> int | None:
     counters = [] if volatile is None else [e for e in volatile if "uncorrectable" in e.tag]
     if volatile is not None and not counters:
         counters = volatile.findall("double_bit/total")
-    if cells.absent and not counters:
-        cells.unread["uncorrectable"] = cells.absent
+    refused = volatile is not None and not len(volatile) and (volatile.text or "").strip()
+    if not counters and not refused and (reason := cells.lacking("uncorrectable", "ecc_errors/volatile/total")):
+        cells.unread["uncorrectable"] = reason
     texts = {counter.tag: (counter.text or "").strip() for counter in counters}
+    if counters and not cells.absent:
+        texts.update(dict.fromkeys(_uncounted(texts), ""))
     missing = {tag: text for tag, text in texts.items() if not text.isdigit()}
     total = sum(int(text) for tag, text in texts.items() if tag not in missing)
     # None of them: a GPU without ECC, or with MIG. Some of them: only a sum above zero is certain.
@@ -233,15 +315,28 @@ def _uncorrectable(cells: _Cells) -> int | None:
     return total if texts and (not missing or total) else None
 
 
+def _uncounted(tags: Iterable[str]) -> list[str]:
+    """Counters that a whole log lacks: drivers split those of SRAM, and earlier ones print a total alone."""
+    plain = {tag.replace("_", "") for tag in tags}
+    if "total" in plain:
+        return []
+    sram = "sramuncorrectable" in plain or plain >= {"sramuncorrectableparity", "sramuncorrectablesecded"}
+    complete = {"dram_uncorrectable": "dramuncorrectable" in plain, "sram_uncorrectable": sram}
+    return [tag for tag, is_there in complete.items() if not is_there]
+
+
 def _reasons(cells: _Cells) -> list[str] | None:
     """Active reasons for low clocks, without the prefix: "hw_slowdown", "gpu_idle"; None if any cannot be read."""
     reasons = next((e for e in map(cells.element.find, REASONS) if e is not None), None)
     if reasons is None or not len(reasons):
         cells.text("slowed_by", *REASONS)
         return None
-    states = {re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag): (e.text or "").strip() for e in reasons}
-    unknown = [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
-    unknown += [f"{name}: {cells.absent or 'missing'}" for name in SLOWED if name not in states]
+    rows = [(re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag), (e.text or "").strip()) for e in reasons]
+    states = dict(rows)
+    unknown = [f"{name}: several values" for name, text in rows if states[name] != text]
+    unknown += [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
+    needed = SLOWED if cells.absent else (*SLOWED, CAPPED)
+    unknown += [f"{name}: {cells.absent or 'missing'}" for name in needed if name not in states]
     if unknown:
         cells.unread["slowed_by"] = "; ".join(unknown)
         return None

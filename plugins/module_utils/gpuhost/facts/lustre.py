@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _TARGET = re.compile(r"^(\S+-(?:MDT|OST)[0-9a-f]{4})(?:_UUID)?\s+(\S.*)$")
 _INACTIVE = re.compile(r"^((?:\S+-)?(?:MDT|OST)[0-9a-f]{4})(?:_UUID)?\s*:\s*(.+)$")
+_PART = re.compile(r"(?:MDT|OST)[0-9a-f]{4}|\[(?:MDT|OST):")  # of a line that is cut
 _STATE = re.compile(r"^\s*current_state:\s*(\w+)", re.MULTILINE)
 _PAST = re.compile(r"\[\s*\d+,\s*(\w+)\s*\]")
 _PAGES = re.compile(r"^pages per rpc .*?$\n((?:\d+:.*\n?)*)", re.MULTILINE)
@@ -31,6 +32,8 @@ def parse_df(text: str) -> tuple[list[LustreTarget], list[str], bool]:
                 odd.append(line)
             else:
                 targets.append(target)
+        elif _PART.search(line):
+            odd.append(line)
     return targets, odd, ends
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gpuctl.domain.findings import Finding, Verdict, overall, problems
 from gpuctl.workflows import audit_rules
 from tests.rig.recordings import recording
 
+DATA = Path(__file__).parents[3] / "data/nvidia-smi"
 CSV = "index, name, uuid, pci.bus_id, ecc.mode.current, remapped_rows.pending, remapped_rows.failure"
 ROW = "0, NVIDIA H200, GPU-1, 00000000:06:00.0, Enabled, No, No"
 TOPO = """        GPU0    GPU1    GPU2    GPU3    CPU Affinity
@@ -66,6 +68,38 @@ def test_columns_that_were_not_queried_are_not_judged_and_named(header: str) -> 
     assert {f.check for f in findings if f.verdict is Verdict.OK} == {"gpu-count", "gpu-model", "file"}
     (memory,) = problems(findings)
     assert "ecc_pending, uncorrectable, remapped: not in the output" in memory.message
+
+
+@pytest.mark.parametrize("text", ["[Unknown Error]", "ERR!", "[GPU requires reset]", "N/A", "", "eight"])
+@pytest.mark.parametrize("name", ["570-h100-8gpu.xml", "610-h200-2gpu.txt"])
+def test_a_number_of_gpus_that_cannot_be_read_is_unknown(name: str, text: str) -> None:
+    log = (DATA / name).read_text()
+    broken, count = re.subn(r"(<attached_gpus>|Attached GPUs +: )\d+", lambda match: f"{match[1]}{text}", log)
+    assert count == 1
+    assert ("gpu-count", "UNKNOWN") in [one[:2] for one in bad(broken)]
+
+
+def test_a_value_that_the_driver_prints_and_the_log_lacks_is_unknown() -> None:
+    log = (DATA / "570-h100-8gpu.xml").read_text()
+    healthy = {f.check for f in judged(log) if f.verdict is Verdict.OK}
+    assert "fabric-manager" not in [one[0] for one in bad(log)]
+    for element, check in {
+        "remapped_row_pending": "gpu-memory", "dram_uncorrectable": "gpu-memory", "gpu_recovery_action": "gpu-memory",
+        "gpu_temp_tlimit": "temperature", "default_power_limit": "power-limit", "sram_threshold_exceeded": "sram",
+        "clocks_event_reason_sw_power_cap": "clocks", "current_link_width": "pcie", "fabric": "fabric-manager",
+        "state": "fabric-manager", "status": "fabric-manager", "gpu_util": "pcie-speed",
+        "performance_state": "pcie-speed",
+    }.items():  # fmt: skip
+        assert check in healthy or check == "fabric-manager"
+        cut = re.sub(rf"\s*<{element}>.*?</{element}>", "", log, flags=re.DOTALL)
+        assert (check, "UNKNOWN") in [one[:2] for one in bad(cut)], element
+
+
+@pytest.mark.parametrize("lost", [1, 4, 8])
+def test_lanes_that_cannot_be_read_are_unknown_whatever_the_other_gpus_have(lost: int) -> None:
+    log = (DATA / "570-h100-8gpu.xml").read_text()
+    text = re.sub(r"\s*<max_link_width>.*?</max_link_width>", "", log, count=lost)
+    assert [found[1] for found in bad(text) if found[0] == "pcie"] == ["UNKNOWN"] * lost
 
 
 @pytest.mark.parametrize("error", ["[GPU requires reset]", "[Unknown Error]", "ERR!", "[GPU is lost]"])

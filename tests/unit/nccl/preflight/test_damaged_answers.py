@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.engine import fact_types
 from gpuctl.nccl import preflight
 from gpuctl.nccl.advise import advise
 from gpuctl.nccl.topology import adapters, racks
@@ -129,7 +130,8 @@ def test_a_damaged_part_is_refused_at_any_depth(data: st.DataObject, fabric: str
 def test_a_missing_part_is_refused_at_any_depth(data: st.DataObject, fabric: str) -> None:
     place = data.draw(st.sampled_from([place for place in places(fabric) if place and place[-1] != 0]))
     accepted = judged(fabric, damaged_json.without(answer("node-2", fabric), place))
-    assert not accepted or place == ("facts", "seconds") or place[-2] in OPEN
+    optional = place == ("facts", "seconds") or place[-1] in fact_types.Gpu.__optional_keys__
+    assert not accepted or optional or place[-2] in OPEN
 
 
 @pytest.mark.parametrize("subject", ["gpu", "rdma", "names", "reach", "programs", "limits", "jobs", "peer_memory"])
