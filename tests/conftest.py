@@ -1,12 +1,16 @@
-"""What all tests have in common: the order in which workers take them."""
+"""What all tests have in common: the order in which workers take them, and that none is timed."""
 
 from __future__ import annotations
 
 import gc
 
 import pytest
+from hypothesis import settings
 
 from tests.rig import order
+
+settings.register_profile("not timed", deadline=None)
+settings.load_profile("not timed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
