@@ -417,6 +417,42 @@ def test_the_usual_scripts_against_huge_pages_are_understood(tmp_path: Path, tex
     assert (row["state"], "never" in row["boot"]) == ("contested", True)
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "desired", "boot"),
+    [
+        ("--pool-pages-min 2MB:512", "sysctl.vm.nr_hugepages", "0", "512"),
+        ("--pool-pages-min DEFAULT:1G --obey-mempolicy", "sysctl.vm.nr_hugepages", "0", "512"),
+        ("--pool-pages-min=DEFAULT:+64", "sysctl.vm.nr_hugepages", "0", "+64"),
+        ("--set-recommended-min_free_kbytes", "sysctl.vm.min_free_kbytes", "65536", "recommended"),
+        ("--thp-never", "thp.enabled", "always", "--thp-never"),
+    ],
+)
+def test_hugeadm_is_an_owner_of_what_its_options_set(
+    tmp_path: Path, options: str, name: str, desired: str, boot: str
+) -> None:
+    for number, command in enumerate((f"/usr/bin/hugeadm {options}", "/usr/local/bin/pages")):
+        root = small_server(tmp_path / str(number))
+        put(root, "/proc/sys/vm/nr_hugepages", "0\n")
+        put(root, "/proc/sys/vm/min_free_kbytes", "65536\n")
+        put(root, "/usr/local/bin/pages", f"#!/bin/sh\nhugeadm {options}\n", 0o755)
+        put(root, "/etc/systemd/system/pages.service", f"[Service]\nExecStart={command}\n[Install]\n")
+        link(root, f"{WANTS}/pages.service", "/etc/systemd/system/pages.service")
+        put(root, "/etc/systemd/system/pages.service.d/late.conf", "[Unit]\nAfter=multi-user.target\n")
+        row = knob(root, {name: desired})
+        assert (row["state"], [c["wins"] for c in row["conflicts"]]) == ("contested", [True])
+        assert boot in row["boot"]
+
+
+@pytest.mark.parametrize(
+    "options", ["--pool-list", "--pool-pages-min 1GB:4", "--pool-pages-min 2MB:0", "-d --pool-pages-min 2MB:8"]
+)
+def test_a_hugeadm_that_sets_the_same_or_nothing_is_no_owner(tmp_path: Path, options: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/nr_hugepages", "0\n")
+    put(root, "/etc/cron.daily/pages", f"#!/bin/sh\nhugeadm {options}\n", 0o755)
+    assert knob(root, {"sysctl.vm.nr_hugepages": "0"})["state"] == "ok"
+
+
 def test_of_all_sysctl_files_only_those_behind_ours_win_again(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, "/etc/sysctl.d/10-site.conf", "vm.swappiness = 60\n")
