@@ -184,7 +184,7 @@ SHARES = (0.08, 0.10)
 def cases() -> Iterable[Case]:
     """Every row."""
     return chain(
-        once(), small(), half(), hang(), drift(), many(), mixed(), flapping(), no_fault(), shuffled(), single()
+        once(), small(), half(), hang(), drift(), rough(), many(), mixed(), flapping(), no_fault(), shuffled(), single()
     )
 
 
@@ -238,6 +238,17 @@ def drift() -> Iterable[Case]:
         name = f"fabric {change} from round {first}"
         yield Case(f"{name}, one slow run: {text}", gust(size, 0.2, **later), "none accused", "drift")
         yield Case(f"{name}, one node 10 % slow: {text}", slow(size, 1, 0.1, **later), group="drift")
+
+
+def rough() -> Iterable[Case]:
+    """The fabric changes, and healthy runs scatter by much, beside one slow run or one slow node."""
+    changes = ((1.0, 0.93), "7 % slower"), ((1.0, 1.07), "7 % faster"), ((1.0, 0.95, 0.9), "10 % slower in two steps")
+    for (steps, change), shape, known in product(changes, ("laplace", "student"), (False, True)):
+        text, rack = where(24, known)
+        options: dict[str, Any] = {"noise": 0.02, "shape": shape, "drift": steps, **rack}
+        name = f"noise 2 % ({shape}), fabric {change}"
+        yield Case(f"{name}, one slow run: {text}", gust(24, 0.2, **options), "none accused", "rough")
+        yield Case(f"{name}, one node 20 % slow: {text}", slow(24, 1, 0.2, **options), group="rough")
 
 
 def many() -> Iterable[Case]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from statistics import median
 
 from gpuctl.nccl.isolate.likelihood import (
@@ -20,6 +20,7 @@ from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
 from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, ordered
 
+SHOWS_ITS_SPREAD = 48  # nodes from which the runs of the first round alone show how much healthy runs scatter
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
 CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
@@ -162,13 +163,14 @@ class Case:
         return odds(cause, runs, self._noise_without(cause), self.policy.least_gap)
 
     def _noise_without(self, cause: Cause) -> Noise:
-        """The noise by which a cause is judged: in a small fleet no less than the spread of runs without the node.
+        """The noise by which a cause is judged: no less than the spread of repeated runs that it cannot spoil.
 
-        There a handful of runs, or controls that each round is compared with, show less spread than there is.
+        In fleets that are not large, a handful of runs, or controls that each round is compared with, show less spread
+        than there is.
         """
-        if cause.kind is not Kind.NODE or len(self.evidence.fleet.nodes) > FEW_NODES:
+        if len(self.evidence.fleet.nodes) > SHOWS_ITS_SPREAD:
             return self.noise
-        shown = self.evidence.repeat_spread[cause.names[0]]
+        shown = self.evidence.repeat_spread(partial(spoils, cause))
         return self.noise if shown <= self.noise.scale else replace(self.noise, scale=shown)
 
     def odds_of(self, run: Observation) -> dict[Cause, float]:

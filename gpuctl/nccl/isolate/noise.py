@@ -85,7 +85,7 @@ def reference(speeds: Sequence[float]) -> Reference | None:
     if not speeds:
         return None
     every = sorted(speeds)
-    faster = _of_one_speed(every[-max(1, len(every) // 2) :])
+    faster = _of_one_speed(every[-max(1, len(every) // 2) :], least=2 if len(every) >= FEWER else 1)
     healthy = faster if len(every) < FEW else _without_slow(every, faster)
     middle = median(healthy)
     spread = _spread(healthy, middle)
@@ -93,11 +93,11 @@ def reference(speeds: Sequence[float]) -> Reference | None:
     return Reference(middle, max(least, spread), len(speeds))
 
 
-def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
-    """The faster ones if there clearly are two speeds, as more than half may be bad; a single outlier is no speed."""
+def _of_one_speed(speeds: Sequence[float], least: int = 1) -> Sequence[float]:
+    """The faster ones if there clearly are two speeds, as more than half may be bad; fewer than `least` are none."""
     limit = two_speeds([math.log(gbs) for gbs in speeds])
     fast = [gbs for gbs in speeds if limit is not None and math.log(gbs) > limit]
-    return fast if len(fast) >= A_SPEED * len(speeds) else speeds
+    return fast if len(fast) >= max(least, A_SPEED * len(speeds)) else speeds
 
 
 def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[float]:
