@@ -10,7 +10,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,6 @@ from cryptography import x509
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from kubernetes.config.dateutil import parse_rfc3339
-from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger
 
 from gpuctl.core.errors import InvalidInput
@@ -30,11 +28,11 @@ from gpuctl.core.redact import removed
 from gpuctl.domain import kube_login
 from gpuctl.domain.kube_errors import NotLoggedIn
 from gpuctl.domain.kube_login import OPENSHIFT_TOKEN, Login
+from gpuctl.edges.kube.credential_program import ProgramFailed, credential
 
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for it
 SOON_S = 10.0  # before its credentials expire, a credential program runs again
 CERTIFICATE = {"clientCertificateData", "clientKeyData"}
-EXITED = re.compile(r"^exec: process returned (-?\d+)(?:\. (.*))?$", re.DOTALL)
 MOST_OF_A_MESSAGE = 300  # characters
 
 
@@ -86,12 +84,12 @@ class Credentials:
     def _run_program(self) -> None:
         self.login = login = _program_login(self._exec.value, self.login)
         try:
-            status = ExecProvider(self._exec, self._folder, self._cluster).run()
-        except ConfigException as error:
+            status = credential(self._exec.value, self._cluster.value, self._folder)
+        except ProgramFailed as error:
             raise kube_login.failed(self.doing, login, _why(str(error))) from error
         except OSError as error:
             raise kube_login.missing(self.doing, login, error.strerror or str(error)) from error
-        if not (isinstance(status, dict) and ("token" in status or status.keys() >= CERTIFICATE)):
+        if not ("token" in status or status.keys() >= CERTIFICATE):
             raise kube_login.failed(self.doing, login, "it printed neither a token nor a certificate with its key")
         if "token" in status:
             self.settings.api_key[TOKEN] = f"Bearer {status['token']}"
@@ -104,10 +102,7 @@ class Credentials:
 
 def _why(message: str) -> str:
     """Return one line of what a credential program printed, without secrets."""
-    exited = EXITED.match(message)
-    text = (exited[2] or "it printed no message") if exited else message.removeprefix("exec: ")
-    line = " ".join(removed(text)[0].split())[:MOST_OF_A_MESSAGE]
-    return f"exit code {exited[1]}: {line}" if exited else line
+    return " ".join(removed(message)[0].split())[:MOST_OF_A_MESSAGE]
 
 
 def _file(status: Mapping[str, Any], key: str) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import datetime
+import io
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,6 +136,11 @@ def test_a_program_that_is_not_installed_is_named_with_the_kubeconfigs_hint(serv
     ("text", "why"),
     [
         ("echo hello", "failed to decode process output"),
+        ("yes", "it prints more than 1 MiB"),
+        ("yes >&2", "it prints more than 1 MiB"),
+        ("echo 1", "malformed response"),
+        ("printf '%010000d' 0 | tr 0 '['", "failed to decode process output"),
+        (credential({}).replace("{}", "[1]"), "its status is no credential"),
         (credential({}), "it printed neither a token nor a certificate"),
         (credential({"clientCertificateData": "x"}), "it printed neither a token nor a certificate"),
     ],
@@ -141,6 +148,34 @@ def test_a_program_that_is_not_installed_is_named_with_the_kubeconfigs_hint(serv
 def test_output_that_is_no_credential_is_refused(server: Server, tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(NotLoggedIn, match=why):
         connected(server, tmp_path, program(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("echo expired >&2; exit 4", "exit code 4: its message is above"), ("exec yes", "it prints more than 1 MiB")],
+)
+def test_a_program_that_fails_on_a_terminal_is_reported_as_elsewhere(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with pytest.raises(NotLoggedIn, match=why):
+        connected(server, tmp_path, program(tmp_path, text))
+    answering = 'test -n "$KUBERNETES_EXEC_INFO" && ' + token("one")
+    connected(server, tmp_path, program(tmp_path, answering)).once(LIST)
+    assert server.tokens == ["Bearer one"]
+
+
+def test_a_program_gets_the_cluster_that_it_asks_for(server: Server, tmp_path: Path) -> None:
+    text = f'printf "%s" "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; ' + token("one")
+    connected(server, tmp_path, program(tmp_path, text, provideClusterInfo=True))
+    info = json.loads((tmp_path / "info").read_text())
+    assert (info["apiVersion"], info["kind"]) == (API, "ExecCredential")
+    assert info["spec"]["cluster"]["server"] == f"http://127.0.0.1:{server.server_port}"
 
 
 def test_a_program_runs_again_only_once_its_credential_has_expired(server: Server, tmp_path: Path) -> None:
