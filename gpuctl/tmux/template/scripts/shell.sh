@@ -12,8 +12,41 @@ if command -v "$program" >/dev/null 2>&1; then
 else
   echo "gpuctl is not on this PATH: this is your own shell, without the Kubernetes tools"
 fi
-if [ -n "${GPUCTL_KUBE_CONTEXT:-}" ]; then
-  echo "it has no kubeconfig (KUBECONFIG=/dev/null), as only gpuctl can select this pane's context $GPUCTL_KUBE_CONTEXT"
-  export KUBECONFIG=/dev/null
-fi
-exec "${SHELL:-/bin/sh}"
+shell=${SHELL:-/bin/sh}
+[ -n "${GPUCTL_KUBE_CONTEXT:-}" ] || exec "$shell"
+
+echo "it has no kubeconfig (KUBECONFIG=/dev/null), as only gpuctl can select this pane's context $GPUCTL_KUBE_CONTEXT"
+export KUBECONFIG=/dev/null
+# The shell's own start-up files may set KUBECONFIG, too: what they set is taken back after them.
+case ${shell##*/} in
+bash) exec "$shell" --rcfile "$(dirname "$0")/no_context.bash" -i ;;
+fish) exec "$shell" -i -C 'set -gx KUBECONFIG /dev/null' ;;
+zsh)
+  # It reads its files from a folder; these remove it.
+  if folder=$(mktemp -d); then
+    GPUCTL_ZDOTDIR=${ZDOTDIR:-$HOME}
+    ZDOTDIR=$folder
+    export GPUCTL_ZDOTDIR ZDOTDIR
+    cat >"$folder/.zshenv" <<'ZSHENV'
+__gpuctl_folder=$ZDOTDIR
+ZDOTDIR=$GPUCTL_ZDOTDIR
+[[ ! -f $ZDOTDIR/.zshenv ]] || source $ZDOTDIR/.zshenv
+GPUCTL_ZDOTDIR=$ZDOTDIR ZDOTDIR=$__gpuctl_folder
+ZSHENV
+    cat >"$folder/.zshrc" <<'ZSHRC'
+ZDOTDIR=$GPUCTL_ZDOTDIR
+command rm -rf -- $__gpuctl_folder
+unset GPUCTL_ZDOTDIR __gpuctl_folder
+[[ ! -f $ZDOTDIR/.zshrc ]] || source $ZDOTDIR/.zshrc
+export KUBECONFIG=/dev/null
+ZSHRC
+    exec "$shell" -i
+  fi
+  exec "$shell" -f -i
+  ;;
+sh | dash | ash | ksh | mksh) ENV='' exec "$shell" -i ;;
+*)
+  echo "it is /bin/sh, as the start-up files of $shell could set another kubeconfig"
+  ENV='' exec /bin/sh -i
+  ;;
+esac
