@@ -166,9 +166,10 @@ class Case:
         """The noise by which a cause is judged: no less than the spread of repeated runs that it cannot spoil.
 
         In fleets that are not large, a handful of runs, or controls that each round is compared with, show less spread
-        than there is.
+        than there is. Among few nodes a path stays a rival of its nodes by the lesser noise.
         """
-        if len(self.evidence.fleet.nodes) > SHOWS_ITS_SPREAD:
+        many = len(self.evidence.fleet.nodes)
+        if many > SHOWS_ITS_SPREAD or (many <= FEW_NODES and cause.kind is not Kind.NODE):
             return self.noise
         shown = self.evidence.repeat_spread(partial(spoils, cause))
         return self.noise if shown <= self.noise.scale else replace(self.noise, scale=shown)
