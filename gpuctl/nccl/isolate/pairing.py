@@ -50,7 +50,7 @@ def neighbours(nodes: Sequence[str], turn: int) -> list[Pair]:
 def strangers(chosen: Sequence[Pair], met: Set[frozenset[str]], racks: Mapping[str, str]) -> list[Pair]:
     """The pairs with partners exchanged where two have met before, so that both get others; racks keep their runs.
 
-    Where some nodes are left out of a turn, it may bring the others together again, which tells nothing new of them.
+    Where some nodes are left out of a turn, it may bring the others together again, which shows nothing new of them.
     """
     result = list(chosen)
     for at, pair in enumerate(result):

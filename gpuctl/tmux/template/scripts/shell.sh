@@ -19,7 +19,7 @@ echo "it has no kubeconfig (KUBECONFIG=/dev/null), as only gpuctl can select thi
 export KUBECONFIG=/dev/null
 # The shell's own start-up files may set KUBECONFIG, too: what they set is taken back after them.
 case ${shell##*/} in
-bash) exec "$shell" --rcfile "$(dirname "$0")/no_context.bash" -i ;;
+bash) exec "$shell" --rcfile "$(dirname "$0")/no_context.sh" -i ;;
 fish) exec "$shell" -i -C 'set -gx KUBECONFIG /dev/null' ;;
 zsh)
   # It reads its files from a folder; these remove it.
