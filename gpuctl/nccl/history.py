@@ -129,7 +129,10 @@ def _opened() -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=10)) as store:
             _upgrade(store, path)
             yield store
-    except (sqlite3.Error, OSError) as error:
+    except OSError as error:
+        hint = f"let your user write in {path.parent}, or set GPUCTL_STATE_DIR to another folder"
+        raise GpuctlError(f"use the history {path}", str(error), hint) from error
+    except sqlite3.Error as error:
         hint = "move the file away: gpuctl then starts a new one"
         raise GpuctlError(f"use the history {path}", str(error), hint) from error
 

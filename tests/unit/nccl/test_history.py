@@ -111,3 +111,10 @@ def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     assert shown.count("no baseline") == 1
     assert "not judged, no baseline: the log does not name the machine type" in shown
     assert "MEDIAN GB/S" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_no_file_is_to_be_moved_away(state: Path) -> None:
+    state.write_text("")
+    with pytest.raises(GpuctlError) as refused:
+        history.save_results("pairs", "prod", [ended("a", "b", busbw=300)], [FINDING])
+    assert refused.value.hint == f"let your user write in {state}, or set GPUCTL_STATE_DIR to another folder"
