@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from gpuctl.kube import private_kubeconfig, prompt, wrappers
 
 FOLDER = Path(__file__).parent
 SHELLS = ("bash", "zsh")
+INTERACTIVE = ("-i", "-l", "--login")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,11 @@ def start(requested: str, report: Callable[[str], None]) -> NoReturn:
 def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     """Replace this process with a program; its process id marks the private kubeconfig as in use.
 
-    If the user's kubeconfig cannot be read, the program has an empty one, and `report` receives the error.
+    If the user's kubeconfig cannot be read, the program has an empty one, and `report` receives the error. bash and zsh
+    become smart shells, and fish is told its kubeconfig last: their start-up files may export another one.
     """
+    if _is_smart(argv):
+        start(argv[0], report)
     host = os.uname().nodename
     try:
         copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
@@ -76,7 +81,19 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     if context and config.current(copy) is None:
         report(f"gpuctl: the kubeconfig has no context {context}: {argv[0]} starts without a context")
     _set_pane_option("@gpuctl_kubeconfig", str(copy))
-    kubectl.become(argv, {**os.environ, **_variables(copy)})
+    kubectl.become(_with_kubeconfig_last(argv, copy), {**os.environ, **_variables(copy)})
+
+
+def _is_smart(argv: Sequence[str]) -> bool:
+    """True for bash or zsh on a terminal, without a script or command."""
+    is_shell = Path(argv[0]).name in SHELLS and all(word in INTERACTIVE for word in argv[1:])
+    return is_shell and sys.stdin.isatty()
+
+
+def _with_kubeconfig_last(argv: Sequence[str], copy: Path) -> Sequence[str]:
+    if Path(argv[0]).name != "fish":
+        return argv
+    return [argv[0], "-C", f"set -gx KUBECONFIG {shlex.quote(str(copy))}", *argv[1:]]
 
 
 def _set_pane_option(name: str, value: str) -> None:

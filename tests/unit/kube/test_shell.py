@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -137,3 +139,30 @@ def test_a_program_never_gets_the_current_context_instead_of_the_declared_one(
     done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
     assert f"current-context: {current or chr(39) * 2}\n" in done.stdout
     assert ("the kubeconfig has no context gone: sh starts without a context" in done.stderr) is warned
+
+
+EXPORT = {
+    "bash": (".bashrc", "export KUBECONFIG={0}\n"),
+    "zsh": (".zshrc", "export KUBECONFIG={0}\n"),
+    "fish": (".config/fish/config.fish", "set -gx KUBECONFIG {0}\n"),
+}
+
+
+@pytest.mark.parametrize("name", EXPORT)
+def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
+    tmp_path: Path, state: Path, name: str
+) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    path = tmp_path / "kubeconfig"
+    path.write_text("current-context: prod\ncontexts: [{name: prod, context: {}}]\n")
+    file, text = EXPORT[name]
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text.format(path))
+    gpuctl = shlex.join([str(Path(sys.executable).with_name("gpuctl")), "kube", "run", "--", name])
+    variables = {"GPUCTL_KUBE_CONTEXT": "gone", "GPUCTL_STATE_DIR": str(state), "HOME": str(tmp_path), "TERM": "dumb"}
+    variables = {**os.environ, **variables, "KUBECONFIG": "", "TMUX": "", "TMUX_PANE": ""}
+    typed = 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n'
+    argv = ["script", "-qec", gpuctl, "/dev/null"]
+    subprocess.run(argv, env=variables, input=typed, capture_output=True, text=True, check=False, timeout=60)
+    assert "current-context: ''" in (tmp_path / "effective").read_text()
