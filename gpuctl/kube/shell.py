@@ -67,7 +67,7 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     """Replace this process with a program; its process id marks the private kubeconfig as in use.
 
     If the user's kubeconfig cannot be read, the program has an empty one, and `report` receives the error. bash and zsh
-    become smart shells, and fish is told its kubeconfig last: their start-up files may export another one.
+    become smart shells, and fish sets its kubeconfig last: their start-up files may export another one.
     """
     if _is_smart(argv):
         start(argv[0], report)

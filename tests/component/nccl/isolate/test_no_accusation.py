@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.nccl_scorecard import Case, cases, healthy, play, rough
+from bench.nccl_scorecard import Case, cases, half, healthy, play, rough
 
 MIXED = {case.name: case for case in cases() if case.group == "mixed"}
 
@@ -53,3 +53,9 @@ def test_rough_noise_and_a_changing_fabric_accuse_nobody(name: str, seed: int) -
 def test_one_fast_run_of_the_first_round_does_not_make_all_others_slow(seed: int) -> None:
     case = ROUGH["noise 2 % (laplace), fabric 7 % slower, one node 20 % slow: 24 nodes, racks known"]
     assert play((case, f"final {seed}")).named
+
+
+def test_a_single_fast_run_of_half_a_slow_fleet_shows_its_right_speed() -> None:
+    case = next(case for case in half() if case.name == "32 of 64 slow by 10 %, racks known")
+    result = play((case, "last 1"))
+    assert (result.accused, result.exit_1) == ((), True)
