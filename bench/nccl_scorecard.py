@@ -157,6 +157,17 @@ def corrupt_beside(count: int, kind: str, chance: float, **options: Any) -> Call
     return make
 
 
+def steady_beside_flapping(count: int, **options: Any) -> Callable[[Random], Scenario]:
+    """A node that is always slower by 6 %, and another that is slower by 40 % in half of its runs."""
+
+    def make(random: Random) -> Scenario:
+        steady, flapping = (f"node-{number}" for number in random.sample(range(count), 2))
+        faults = Fault("slow", "node", (steady,), 0.06), Fault("slow", "node", (flapping,), 0.4, chance=0.5)
+        return Scenario(count, faults, bad=frozenset((steady, flapping)), **options)
+
+    return make
+
+
 def gust(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
     """A healthy fleet of which one run of the first round is slow once, so that two nodes are tested again."""
 
@@ -282,6 +293,10 @@ def flapping() -> Iterable[Case]:
             text, rack = where(size, known)
             make = faulty(size, kind, share=share, chance=0.5, **rack)
             yield Case(f"{kind} in half of its runs: {text}", make, group="flapping")
+    for size, known in ((24, False), (24, True), (40, False), (40, True)):
+        text, rack = where(size, known)
+        make = steady_beside_flapping(size, **rack)
+        yield Case(f"6 % slow beside one slow by 40 % in half of its runs: {text}", make, group="flapping")
 
 
 def no_fault() -> Iterable[Case]:
