@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -15,11 +16,11 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
 from gpuctl.edges import programs
 from gpuctl.edges.kube import config, kubectl
-from gpuctl.kube import private_kubeconfig, prompt, wrappers
+from gpuctl.kube import private_kubeconfig, prompt, shell_words, wrappers
 
 FOLDER = Path(__file__).parent
 SHELLS = ("bash", "zsh")
-INTERACTIVE = ("-i", "-l", "--login")
+INTERACTIVE = re.compile(r"-[il]+|--login")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,12 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     """Replace this process with a program; its process id marks the private kubeconfig as in use.
 
     If the user's kubeconfig cannot be read, the program has an empty one, and `report` receives the error. bash and zsh
-    become smart shells, and fish sets its kubeconfig last: their start-up files may export another one.
+    become smart shells, and fish sets its kubeconfig last: their start-up files may export another one. Other
+    interactive shells of a pane with a declared context read no such file, or are refused.
     """
     if _is_smart(argv):
         start(argv[0], report)
+    without_files = _without_start_up_files(argv)
     host = os.uname().nodename
     try:
         copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
@@ -81,13 +84,28 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     if context and config.current(copy) is None:
         report(f"gpuctl: the kubeconfig has no context {context}: {argv[0]} starts without a context")
     _set_pane_option("@gpuctl_kubeconfig", str(copy))
-    kubectl.become(_with_kubeconfig_last(argv, copy), {**os.environ, **_variables(copy)})
+    kubectl.become(_with_kubeconfig_last(argv, copy), {**os.environ, **_variables(copy), **without_files})
 
 
 def _is_smart(argv: Sequence[str]) -> bool:
     """True for bash or zsh on a terminal, without a script or command."""
-    is_shell = Path(argv[0]).name in SHELLS and all(word in INTERACTIVE for word in argv[1:])
+    is_shell = Path(argv[0]).name in SHELLS and all(INTERACTIVE.fullmatch(word) for word in argv[1:])
     return is_shell and sys.stdin.isatty()
+
+
+def _without_start_up_files(argv: Sequence[str]) -> dict[str, str]:
+    """The variables of a shell that reads no start-up file; InvalidInput for one that would read some.
+
+    Only for an interactive shell of a pane with a declared context: such a file may export another kubeconfig.
+    """
+    name, (context, _) = Path(argv[0]).name, _before()
+    is_shell = bool(context) and name in shell_words.VALUED and sys.stdin.isatty()
+    if not is_shell or not shell_words.is_interactive(name, argv[1:]):
+        return {}
+    if name in shell_words.ENV_SHELLS and not shell_words.is_login(argv[1:]):
+        return {"ENV": os.devnull}
+    wrong = f"its start-up files could select another cluster than the pane's context {context}"
+    raise InvalidInput(f"start {shlex.join(argv)}", wrong, "use bash, zsh or fish, without further options")
 
 
 def _with_kubeconfig_last(argv: Sequence[str], copy: Path) -> Sequence[str]:

@@ -14,7 +14,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config as kubeconfig
-from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell
+from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell, shell_words
 from gpuctl.kube.selected_pod import SelectedPod
 
 CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
@@ -148,10 +148,24 @@ EXPORT = {
 }
 
 
-@pytest.mark.parametrize("name", EXPORT)
+WORDS = [*EXPORT, "bash -il", "bash -li", "zsh -il"]
+
+
+def typed_in_a_pane(home: Path, state: Path, words: str, typed: str) -> str:
+    """The output of `kube run` of these words on a terminal, in a pane with a context that is gone."""
+    gpuctl = shlex.join([str(Path(sys.executable).with_name("gpuctl")), "kube", "run", "--", *shlex.split(words)])
+    variables = {"GPUCTL_KUBE_CONTEXT": "gone", "GPUCTL_STATE_DIR": str(state), "HOME": str(home), "TERM": "dumb"}
+    variables = {**os.environ, **variables, "KUBECONFIG": "", "TMUX": "", "TMUX_PANE": "", "ENV": f"{home}/env"}
+    argv = ["script", "-qec", gpuctl, "/dev/null"]
+    done = subprocess.run(argv, env=variables, input=typed, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", WORDS)
 def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
-    tmp_path: Path, state: Path, name: str
+    tmp_path: Path, state: Path, words: str
 ) -> None:
+    name = words.split(maxsplit=1)[0]
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     path = tmp_path / "kubeconfig"
@@ -159,10 +173,47 @@ def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
     file, text = EXPORT[name]
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text.format(path))
-    gpuctl = shlex.join([str(Path(sys.executable).with_name("gpuctl")), "kube", "run", "--", name])
-    variables = {"GPUCTL_KUBE_CONTEXT": "gone", "GPUCTL_STATE_DIR": str(state), "HOME": str(tmp_path), "TERM": "dumb"}
-    variables = {**os.environ, **variables, "KUBECONFIG": "", "TMUX": "", "TMUX_PANE": ""}
-    typed = 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n'
-    argv = ["script", "-qec", gpuctl, "/dev/null"]
-    subprocess.run(argv, env=variables, input=typed, capture_output=True, text=True, check=False, timeout=60)
+    (tmp_path / ".bash_profile").write_text(f"export KUBECONFIG={path}\n")
+    typed_in_a_pane(tmp_path, state, words, 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
     assert "current-context: ''" in (tmp_path / "effective").read_text()
+
+
+def test_a_shell_that_reads_only_the_file_of_env_gets_none_in_a_pane_with_a_context(
+    tmp_path: Path, state: Path
+) -> None:
+    (tmp_path / "env").write_text("export KUBECONFIG=/home/me/production\n")
+    typed_in_a_pane(tmp_path, state, "dash", 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
+    assert "current-context" in (tmp_path / "effective").read_text()
+
+
+@pytest.mark.parametrize("words", ["bash --noprofile -i", "bash -lo vi", "zsh -o vi", "dash -l", "tcsh", "nu -e true"])
+def test_a_shell_with_other_start_up_files_is_refused_in_a_pane_with_a_context(
+    state: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("GPUCTL_KUBE_CONTEXT", "gone")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    with pytest.raises(InvalidInput, match=f"cannot start {words}: its start-up files could select another cluster"):
+        shell.run(words.split(), print)
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "interactive"),
+    [
+        ("bash", True),
+        ("bash -c ls", False),
+        ("bash -ic ls", True),
+        ("bash -e script", False),
+        ("bash -lo vi", True),
+        ("bash --rcfile x", True),
+        ("bash -- script", False),
+        ("bash -s", True),
+        ("sh script -i", False),
+        ("nu --commands ls", False),
+        ("nu -e ls", True),
+        ("tcsh -", True),
+    ],
+)
+def test_a_shell_is_interactive_without_a_command_or_a_script(words: str, interactive: bool) -> None:
+    name, *rest = words.split()
+    assert shell_words.is_interactive(name, rest) is interactive
