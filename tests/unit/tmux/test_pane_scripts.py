@@ -104,6 +104,48 @@ def test_no_start_up_file_of_the_users_shell_brings_a_kubeconfig_back(tmp_path: 
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "zshenv", ["ZDOTDIR=$HOME/dot; export ZDOTDIR", "ZDOTDIR=$HOME/dot KUBECONFIG=/prod; export ZDOTDIR KUBECONFIG"]
+)
+def test_a_system_wide_zshenv_that_names_another_folder_brings_no_kubeconfig_back(tmp_path: Path, zshenv: str) -> None:
+    """The program sets what such a file would, as that of this machine is not changed for a test."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed")
+    (tmp_path / "dot").mkdir()
+    (tmp_path / "dot/.zshrc").write_text(EXPORT)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    shell = program(tmp_path / "zsh", f'{zshenv}; exec {zsh} "$@"')
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+        "TMPDIR": str(temporary),
+        "SHELL": str(shell),
+        "GPUCTL_PROGRAM": NO_GPUCTL,
+        "GPUCTL_KUBE_CONTEXT": "dev-eu",
+    }
+    argv, typed = ["sh", str(SCRIPTS / "shell.sh")], 'echo "[$KUBECONFIG $MINE]"\nexit\n'
+    done = subprocess.run(argv, env=environment, input=typed, capture_output=True, text=True, check=False)
+    assert "[/dev/null ]" in done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["mksh", "sh"])
+def test_a_shell_with_a_file_of_env_gets_an_empty_one(tmp_path: Path, name: str) -> None:
+    """mksh reads ~/.mkshrc if ENV is empty."""
+    shell = program(tmp_path / name, 'echo "ENV is $ENV"')
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "SHELL": str(shell),
+        "GPUCTL_PROGRAM": NO_GPUCTL,
+        "GPUCTL_KUBE_CONTEXT": "x",
+    }
+    argv = ["sh", str(SCRIPTS / "shell.sh")]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert "ENV is /dev/null" in done.stdout
+
+
 def test_an_unknown_shell_is_replaced_in_a_pane_without_a_context(tmp_path: Path) -> None:
     odd = program(tmp_path / "nu", "echo started")
     environment = {"PATH": "/usr/bin:/bin", "SHELL": str(odd), "GPUCTL_PROGRAM": NO_GPUCTL, "GPUCTL_KUBE_CONTEXT": "x"}

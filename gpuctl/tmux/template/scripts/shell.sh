@@ -22,8 +22,11 @@ case ${shell##*/} in
 bash) exec "$shell" --rcfile "$(dirname "$0")/no_context.sh" -i ;;
 fish) exec "$shell" -i -C 'set -gx KUBECONFIG /dev/null' ;;
 zsh)
+  # The system's zshenv, which zsh always reads, may name another folder for all other files, or a kubeconfig.
+  # shellcheck disable=SC2016 # zsh expands them
+  after=$(ZDOTDIR=/dev/null/gpuctl "$shell" -f -c 'print -r -- "$ZDOTDIR $KUBECONFIG"' </dev/null 2>/dev/null | tail -n 1)
   # It reads its files from a folder; these remove it.
-  if folder=$(mktemp -d); then
+  if [ "${after%% *}" = /dev/null/gpuctl ] && folder=$(mktemp -d); then
     GPUCTL_ZDOTDIR=${ZDOTDIR:-$HOME}
     ZDOTDIR=$folder
     export GPUCTL_ZDOTDIR ZDOTDIR
@@ -32,6 +35,8 @@ __gpuctl_folder=$ZDOTDIR
 ZDOTDIR=$GPUCTL_ZDOTDIR
 [[ ! -f $ZDOTDIR/.zshenv ]] || source $ZDOTDIR/.zshenv
 GPUCTL_ZDOTDIR=$ZDOTDIR ZDOTDIR=$__gpuctl_folder
+# Without the option rcs, zsh reads no further file.
+[[ -o rcs ]] || { command rm -rf -- $__gpuctl_folder; ZDOTDIR=$GPUCTL_ZDOTDIR KUBECONFIG=/dev/null; }
 ZSHENV
     cat >"$folder/.zshrc" <<'ZSHRC'
 ZDOTDIR=$GPUCTL_ZDOTDIR
@@ -42,11 +47,21 @@ export KUBECONFIG=/dev/null
 ZSHRC
     exec "$shell" -i
   fi
-  exec "$shell" -f -i
+  case $after in
+  *" /dev/null")
+    echo "it reads no start-up files of yours: the system's zshenv sets ZDOTDIR, or a temporary folder cannot be made"
+    exec "$shell" -f -i
+    ;;
+  *)
+    echo "it is /bin/sh, as the system's zshenv sets KUBECONFIG"
+    ENV=/dev/null exec /bin/sh -i
+    ;;
+  esac
   ;;
-sh | dash | ash | ksh | mksh) ENV='' exec "$shell" -i ;;
+# An empty ENV is ~/.mkshrc for mksh.
+sh | dash | ash | ksh | mksh) ENV=/dev/null exec "$shell" -i ;;
 *)
   echo "it is /bin/sh, as the start-up files of $shell could set another kubeconfig"
-  ENV='' exec /bin/sh -i
+  ENV=/dev/null exec /bin/sh -i
   ;;
 esac
