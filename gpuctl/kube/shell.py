@@ -53,6 +53,8 @@ def start(requested: str, report: Callable[[str], None]) -> NoReturn:
     if not sys.stdin.isatty():
         raise InvalidInput("start a smart shell", "it needs a terminal", "in scripts use kubectl itself")
     user_settings = settings.load()
+    if shell.name == "zsh":
+        _check_start_up_files(shell)
     host = os.uname().nodename
     for entries in private_kubeconfig.remove_stale(host):
         report(str(entries))
@@ -62,6 +64,16 @@ def start(requested: str, report: Callable[[str], None]) -> NoReturn:
     _set_pane_option("@gpuctl_kubeconfig", str(copy))
     _set_pane_option("@gpuctl_history", f"{copy}.commands")
     kubectl.become(_argv(shell), {**os.environ, **_variables(copy), **_shell_variables(shell)})
+
+
+def _check_start_up_files(zsh: Shell) -> None:
+    """InvalidInput if the system's zshenv, which zsh always reads first, makes it read other files than gpuctl's."""
+    probe = ["env", f"ZDOTDIR={os.devnull}", zsh.program, "-f", "-c", 'print -r -- "$ZDOTDIR"']
+    lines = (kubectl.output_of(probe) or "").splitlines()
+    if lines[-1:] != [os.devnull]:
+        wrong = "the system's zshenv sets ZDOTDIR, so that zsh would not read the start-up files of gpuctl"
+        hint = "set ZDOTDIR in ~/.zshenv instead, or start bash: `gpuctl kube shell --shell bash`"
+        raise InvalidInput("start zsh", wrong, hint)
 
 
 def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:

@@ -178,6 +178,22 @@ def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
     assert "current-context: ''" in (tmp_path / "effective").read_text()
 
 
+def test_a_zsh_that_would_not_read_the_files_of_gpuctl_is_refused(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program sets what a system-wide zshenv would, as that of this machine is not changed for a test."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed")
+    program = tmp_path / "zsh"
+    program.write_text(f'#!/bin/sh\nZDOTDIR=$HOME exec {zsh} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    with pytest.raises(InvalidInput, match="the system's zshenv sets ZDOTDIR"):
+        shell.run([str(program), "-i"], print)
+    assert not state.exists()
+
+
 def test_a_shell_that_reads_only_the_file_of_env_gets_none_in_a_pane_with_a_context(
     tmp_path: Path, state: Path
 ) -> None:
