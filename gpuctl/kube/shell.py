@@ -49,21 +49,35 @@ def start(requested: str, report: Callable[[str], None]) -> NoReturn:
 
     `report` receives notices about additions kept from shells that ended without cleaning up.
     """
+    shell = _startable(requested)
+    _report_saved(report)
+    _start(shell, private_kubeconfig.make(config.files(), os.getpid(), os.uname().nodename, *_before()))
+
+
+def _startable(requested: str) -> Shell:
+    """The shell to start; InvalidInput if it cannot be started here."""
     shell = which(requested, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
         raise InvalidInput("start a smart shell", "it needs a terminal", "in scripts use kubectl itself")
-    user_settings = settings.load()
     if shell.name == "zsh":
         _check_start_up_files(shell)
-    host = os.uname().nodename
-    for entries in private_kubeconfig.remove_stale(host):
+    return shell
+
+
+def _report_saved(report: Callable[[str], None]) -> None:
+    """Remove the copies of ended shells, and report the additions that were saved from them."""
+    for entries in private_kubeconfig.remove_stale(os.uname().nodename):
         report(str(entries))
-    copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
-    prompt.write(Path(f"{copy}.prompt"), [copy], user_settings)
+
+
+def _start(shell: Shell, copy: Path, *, login: bool = False) -> NoReturn:
+    """Replace this process with the shell. `login`: with the start-up files of a login shell, too."""
+    prompt.write(Path(f"{copy}.prompt"), [copy], settings.load())
     write_atomically(Path(f"{copy}.commands"), "")
     _set_pane_option("@gpuctl_kubeconfig", str(copy))
     _set_pane_option("@gpuctl_history", f"{copy}.commands")
-    kubectl.become(_argv(shell), {**os.environ, **_variables(copy), **_shell_variables(shell)})
+    as_login = {"GPUCTL_KUBE_LOGIN": "yes"} if login else {}
+    kubectl.become(_argv(shell), {**os.environ, **_variables(copy), **_shell_variables(shell), **as_login})
 
 
 def _check_start_up_files(zsh: Shell) -> None:
@@ -84,19 +98,26 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     interactive shells of a pane with a declared context read no such file, or are refused.
     """
     if _is_smart(argv):
-        start(argv[0], report)
+        shell = _startable(argv[0])
+        _report_saved(report)
+        _start(shell, _copy_or_empty(argv[0], report), login=shell_words.is_login(argv[1:]))
     without_files = _without_start_up_files(argv)
-    host = os.uname().nodename
-    try:
-        copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
-    except InvalidInput as error:
-        report(f"{error}; {argv[0]} starts without a context")
-        copy = private_kubeconfig.make([], os.getpid(), host)
+    copy = _copy_or_empty(argv[0], report)
     context, _ = _before()
     if context and config.current(copy) is None:
         report(f"gpuctl: the kubeconfig has no context {context}: {argv[0]} starts without a context")
     _set_pane_option("@gpuctl_kubeconfig", str(copy))
     kubectl.become(_with_kubeconfig_last(argv, copy), {**os.environ, **_variables(copy), **without_files})
+
+
+def _copy_or_empty(program: str, report: Callable[[str], None]) -> Path:
+    """Make the private kubeconfig of a program: an empty one, and a report, if the user's cannot be read."""
+    host = os.uname().nodename
+    try:
+        return private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
+    except InvalidInput as error:
+        report(f"{error}; {program} starts without a context")
+        return private_kubeconfig.make([], os.getpid(), host)
 
 
 def _is_smart(argv: Sequence[str]) -> bool:

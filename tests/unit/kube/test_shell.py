@@ -178,6 +178,22 @@ def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
     assert "current-context: ''" in (tmp_path / "effective").read_text()
 
 
+@pytest.mark.parametrize(("words", "file"), [("bash -l", ".bash_profile"), ("zsh -l", ".zprofile")])
+def test_a_login_shell_reads_its_files_also_without_a_readable_kubeconfig(
+    tmp_path: Path, state: Path, words: str, file: str
+) -> None:
+    if shutil.which(words.split(maxsplit=1)[0]) is None:
+        pytest.skip(f"{words} is not installed")
+    (tmp_path / file).write_text("MINE=mine\n")
+    (tmp_path / ".zshrc").touch()
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube/config").write_bytes(b"\xff")
+    output = typed_in_a_pane(tmp_path, state, words, 'echo "[$MINE]"; cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
+    assert "[mine]" in output
+    assert f"{words.split(maxsplit=1)[0]} starts without a context" in output
+    assert "kind: Config" in (tmp_path / "effective").read_text()
+
+
 def test_a_zsh_that_would_not_read_the_files_of_gpuctl_is_refused(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
