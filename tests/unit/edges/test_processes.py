@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import sys
 import time
 
@@ -129,3 +131,9 @@ def test_long_standard_error_keeps_its_start_and_end() -> None:
     assert complaints.endswith("y\nlast\n")
     assert "bytes omitted]" in complaints
     assert len(complaints) < 2 * KEPT + 100
+
+
+def test_what_a_program_leaves_behind_holds_its_output_open_only_for_the_grace() -> None:
+    done = Processes(grace=0.05).run(sh("sleep 600 & echo $!"), b"", FOR_EVER)
+    os.kill(int(done.out), signal.SIGKILL)
+    assert done.code == 0
