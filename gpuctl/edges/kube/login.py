@@ -28,7 +28,7 @@ from gpuctl.core.redact import removed
 from gpuctl.domain import kube_login
 from gpuctl.domain.kube_errors import NotLoggedIn
 from gpuctl.domain.kube_login import OPENSHIFT_TOKEN, Login
-from gpuctl.edges.kube.credential_program import ProgramFailed, credential
+from gpuctl.edges.kube.credential_program import ProgramFailed, arguments, credential, variables
 
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for it
 SOON_S = 10.0  # before its credentials expire, a credential program runs again
@@ -124,14 +124,16 @@ def _login(user: str, settings: Configuration) -> Login:
     return login
 
 
-def _program_login(program: Mapping[str, Any], login: Login) -> Login:
-    arguments = [str(word) for word in program.get("args") or []]
-    variables = {str(item.get("name")): str(item.get("value")) for item in program.get("env") or []}
+def _program_login(program: object, login: Login) -> Login:
+    """Describe the credentials that a program prints; ValueError if the kubeconfig names none, or is malformed."""
+    if not isinstance(program, Mapping):
+        raise ValueError(f"exec of the user {login.user} names no program")
+    profile = kube_login.profile_of(arguments(program)) or variables(program).get("AWS_PROFILE")
     return replace(
         login,
         kind="credentials",
         program=str(program.get("command") or "its credential program"),
-        profile=kube_login.profile_of(arguments) or variables.get("AWS_PROFILE") or os.environ.get("AWS_PROFILE", ""),
+        profile=profile or os.environ.get("AWS_PROFILE", ""),
         install_hint=str(program.get("installHint") or ""),
     )
 
