@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..host import Host
 from ..resources.line import SYSCTL
 from ..resources.unit import FOLDERS
-from .hugeadm import with_equivalents
+from .hugeadm import page_size, with_equivalents
 from .lines import ConfigLine, StartupLine, joined_lines
 from .unit_names import template_of
 from .variables import MOST, Shell
@@ -142,7 +142,7 @@ class Search:
         shell = Shell(row.line.text)
         texts = list(shell.texts(row.line.text))
         self._check_whole(shell, row.line.where)
-        marked = [more for text in texts if MARK.search(text) for more in with_equivalents(text)]
+        marked = [more for text in texts if MARK.search(text) for more in self._with_equivalents(text)]
         lines = [row._replace(line=row.line._replace(text=text)) for text in marked]
         return lines + self._lines_of(self._named_by("\n".join(texts)), row)
 
@@ -168,7 +168,15 @@ class Search:
             lines = [line._replace(text=text) for line in lines for text in shell.texts(line.text)]
             self._check_whole(shell, path)
         marked = (line for line in lines if MARK.search(line.text))
-        return (line._replace(text=text) for line in marked for text in with_equivalents(line.text))
+        return (line._replace(text=text) for line in marked for text in self._with_equivalents(line.text))
+
+    def _with_equivalents(self, text: str) -> Iterable[str]:
+        """A line, and what it sets in the words of other programs."""
+        return with_equivalents(text, self._huge_page) if "hugeadm" in text else (text,)
+
+    @cached_property
+    def _huge_page(self) -> int | None:
+        return page_size(self.host.read_or_none("/proc/meminfo") or "")
 
     def _check_whole(self, shell: Shell, where: str) -> None:
         if shell.is_cut:
