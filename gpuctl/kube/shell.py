@@ -16,7 +16,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
 from gpuctl.edges import programs
 from gpuctl.edges.kube import config, kubectl
-from gpuctl.kube import private_kubeconfig, prompt, shell_words, wrappers
+from gpuctl.kube import private_kubeconfig, prompt, shell_options, wrappers
 
 FOLDER = Path(__file__).parent
 SHELLS = ("bash", "zsh")
@@ -100,7 +100,7 @@ def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
     if _is_smart(argv):
         shell = _startable(argv[0])
         _report_saved(report)
-        _start(shell, _copy_or_empty(argv[0], report), login=shell_words.is_login(argv[1:]))
+        _start(shell, _copy_or_empty(argv[0], report), login=shell_options.is_login(argv[1:]))
     without_files = _without_start_up_files(argv)
     copy = _copy_or_empty(argv[0], report)
     context, _ = _before()
@@ -132,10 +132,10 @@ def _without_start_up_files(argv: Sequence[str]) -> dict[str, str]:
     Only for an interactive shell of a pane with a declared context: such a file may export another kubeconfig.
     """
     name, (context, _) = Path(argv[0]).name, _before()
-    is_shell = bool(context) and name in shell_words.VALUED and sys.stdin.isatty()
-    if not is_shell or not shell_words.is_interactive(name, argv[1:]):
+    is_shell = bool(context) and name in shell_options.VALUED and sys.stdin.isatty()
+    if not is_shell or not shell_options.is_interactive(name, argv[1:]):
         return {}
-    if name in shell_words.ENV_SHELLS and not shell_words.is_login(argv[1:]):
+    if name in shell_options.ENV_SHELLS and not shell_options.is_login(argv[1:]):
         return {"ENV": os.devnull}
     wrong = f"its start-up files could select another cluster than the pane's context {context}"
     raise InvalidInput(f"start {shlex.join(argv)}", wrong, "use bash, zsh or fish, without further options")

@@ -14,7 +14,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config as kubeconfig
-from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell, shell_words
+from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell, shell_options
 from gpuctl.kube.selected_pod import SelectedPod
 
 CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
@@ -248,4 +248,4 @@ def test_a_shell_with_other_start_up_files_is_refused_in_a_pane_with_a_context(
 )
 def test_a_shell_is_interactive_without_a_command_or_a_script(words: str, interactive: bool) -> None:
     name, *rest = words.split()
-    assert shell_words.is_interactive(name, rest) is interactive
+    assert shell_options.is_interactive(name, rest) is interactive

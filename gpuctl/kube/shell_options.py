@@ -22,33 +22,33 @@ ENV_SHELLS = ("sh", "dash", "ash", "ksh", "ksh93", "lksh", "mksh")  # their only
 COMMAND = ("--command", "--commands")
 
 
-def is_interactive(name: str, words: Sequence[str]) -> bool:
+def is_interactive(name: str, arguments: Sequence[str]) -> bool:
     """True for a shell without a command or script, and for one that is interactive beside it (-i).
 
-    `name`: of one of the shells above; `words`: its options and operands.
+    `name`: of one of the shells above; `arguments`: its options and operands.
     """
-    left, runs = iter(words), False
-    for word in left:
-        if word in VALUED[name]:
+    left, runs = iter(arguments), False
+    for argument in left:
+        if argument in VALUED[name]:
             next(left, None)
-        elif word in ("-", "--"):
+        elif argument in ("-", "--"):
             return not runs and next(left, None) is None
-        elif word[:1] not in ("-", "+"):
+        elif argument[:1] not in ("-", "+"):
             return False
-        elif "i" in _cluster(word) or word == "--interactive":
+        elif "i" in _cluster(argument) or argument == "--interactive":
             return True
         else:
-            runs = runs or "c" in _cluster(word) or word.split("=")[0] in COMMAND
-            if _cluster(word) and f"-{word[-1]}" in VALUED[name]:  # -lo vi
+            runs = runs or "c" in _cluster(argument) or argument.split("=")[0] in COMMAND
+            if _cluster(argument) and f"-{argument[-1]}" in VALUED[name]:  # -lo vi
                 next(left, None)
     return not runs
 
 
-def is_login(words: Sequence[str]) -> bool:
+def is_login(arguments: Sequence[str]) -> bool:
     """True if an option makes it a login shell."""
-    return any(word == "--login" or "l" in _cluster(word) for word in words)
+    return any(argument == "--login" or "l" in _cluster(argument) for argument in arguments)
 
 
-def _cluster(word: str) -> str:
+def _cluster(argument: str) -> str:
     """The letters of options such as -il; empty for a long option."""
-    return word[1:] if word[:1] == "-" and word[:2] != "--" else ""
+    return argument[1:] if argument[:1] == "-" and argument[:2] != "--" else ""
