@@ -157,6 +157,17 @@ def corrupt_beside(count: int, kind: str, chance: float, **options: Any) -> Call
     return make
 
 
+def steady_beside_flapping(count: int, **options: Any) -> Callable[[Random], Scenario]:
+    """A node that is always slower by 6 %, and another that is slower by 40 % in half of its runs."""
+
+    def make(random: Random) -> Scenario:
+        steady, flapping = (f"node-{number}" for number in random.sample(range(count), 2))
+        faults = Fault("slow", "node", (steady,), 0.06), Fault("slow", "node", (flapping,), 0.4, chance=0.5)
+        return Scenario(count, faults, bad=frozenset((steady, flapping)), **options)
+
+    return make
+
+
 def gust(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
     """A healthy fleet of which one run of the first round is slow once, so that two nodes are tested again."""
 
@@ -184,7 +195,7 @@ SHARES = (0.08, 0.10)
 def cases() -> Iterable[Case]:
     """Every row."""
     return chain(
-        once(), small(), half(), hang(), drift(), many(), mixed(), flapping(), no_fault(), shuffled(), single()
+        once(), small(), half(), hang(), drift(), rough(), many(), mixed(), flapping(), no_fault(), shuffled(), single()
     )
 
 
@@ -240,6 +251,17 @@ def drift() -> Iterable[Case]:
         yield Case(f"{name}, one node 10 % slow: {text}", slow(size, 1, 0.1, **later), group="drift")
 
 
+def rough() -> Iterable[Case]:
+    """The fabric changes, and healthy runs scatter by much, beside one slow run or one slow node."""
+    changes = ((1.0, 0.93), "7 % slower"), ((1.0, 1.07), "7 % faster"), ((1.0, 0.95, 0.9), "10 % slower in two steps")
+    for (steps, change), shape, known in product(changes, ("laplace", "student"), (False, True)):
+        text, rack = where(24, known)
+        options: dict[str, Any] = {"noise": 0.02, "shape": shape, "drift": steps, **rack}
+        name = f"noise 2 % ({shape}), fabric {change}"
+        yield Case(f"{name}, one slow run: {text}", gust(24, 0.2, **options), "none accused", "rough")
+        yield Case(f"{name}, one node 20 % slow: {text}", slow(24, 1, 0.2, **options), group="rough")
+
+
 def many() -> Iterable[Case]:
     """Many bad nodes of 64."""
     for kind in ("hang", "crash"):
@@ -271,6 +293,10 @@ def flapping() -> Iterable[Case]:
             text, rack = where(size, known)
             make = faulty(size, kind, share=share, chance=0.5, **rack)
             yield Case(f"{kind} in half of its runs: {text}", make, group="flapping")
+    for size, known in ((24, False), (24, True), (40, False), (40, True)):
+        text, rack = where(size, known)
+        make = steady_beside_flapping(size, **rack)
+        yield Case(f"6 % slow beside one slow by 40 % in half of its runs: {text}", make, group="flapping")
 
 
 def no_fault() -> Iterable[Case]:

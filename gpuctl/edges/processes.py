@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -53,14 +54,16 @@ class Processes:
 
     `most_output`: bytes that a program may print on either stream. Programs that they started, such as the ProxyCommand
     of ssh, are stopped with them, unless those left their process group. Without a session of their own, they can ask
-    questions on the terminal, Ctrl-C reaches them, too, and what they started is not stopped.
+    questions on the terminal, Ctrl-C reaches them, too, and what they started is not stopped. `grace`: seconds for which
+    standard output may stay open after a program's end.
     """
 
-    def __init__(self, most_output: int = MOST_OUTPUT, *, new_session: bool = True) -> None:
+    def __init__(self, most_output: int = MOST_OUTPUT, *, new_session: bool = True, grace: float = math.inf) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._most = most_output
         self._new_session = new_session
+        self._grace = grace
         with _REGISTRY:
             self._stopped = _ENDING.is_set()
             _ALL.add(self)
@@ -94,7 +97,7 @@ class Processes:
                 cwd=folder,
             )
             self._running.add(process)
-        exchange = _Exchange(process, self._most)
+        exchange = _Exchange(process, self._most, self._grace)
         try:
             with contextlib.closing(exchange):
                 exchange.run(stdin() if callable(stdin) else stdin, limit, second)
@@ -170,11 +173,12 @@ def stop_all(limit_s: float) -> None:
 class _Exchange:
     """Feeds a process and reads both of its streams; none blocks another or grows without limit.
 
-    It ends with the process and its standard output. Standard error may stay open longer: an older OpenSSH that keeps
+    It ends with the process and its standard output, or at most `grace` seconds after the process: a program that it
+    started may hold its standard output. Standard error may stay open longer: an older OpenSSH that keeps
     running to share its connection (ControlPersist) holds it.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], most: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], most: int, grace: float) -> None:
         stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
         assert stdin is not None  # noqa: S101 - for mypy: pipes were requested
         assert stdout is not None  # noqa: S101
@@ -184,6 +188,7 @@ class _Exchange:
         self.first, self.limit = 0, 0.0
         self._second: SecondTurn | None = None
         self._process, self._most, self._unsent = process, most, memoryview(b"")
+        self._grace = grace
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
         self._selector = selectors.DefaultSelector()
         self._pidfd = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None
@@ -208,16 +213,21 @@ class _Exchange:
     def run(self, feed: bytes, limit: float, second: SecondTurn | None = None) -> None:
         """Exchange data until the process ends, exceeds its time or prints too much."""
         self._unsent, self._second, self.limit = memoryview(feed), second, limit
-        deadline = time.monotonic() + limit
+        deadline, last = time.monotonic() + limit, math.inf
         while not self.excess and not self.finished:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            left = min(deadline, last) - time.monotonic()
+            if left <= 0 and last > deadline:
                 return
+            if left <= 0:
+                self.finished = True
+                break
             for key, _ in self._selector.select(left if self._pidfd is not None else min(left, POLL_S)):
                 key.data()
             if self._second is not None and self._second.answered(self.out):
                 deadline = self._take_second_turn(self._second) or deadline
-            self.finished = not self._is_open(self._stdout) and self._process.poll() is not None
+            if self._process.poll() is not None:
+                self.finished = not self._is_open(self._stdout)
+                last = min(last, time.monotonic() + self._grace)
         while not self.excess and self._receive(self._stderr, self.err):
             pass  # output from just before the end
 

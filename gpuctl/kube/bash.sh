@@ -1,7 +1,20 @@
 # shellcheck shell=bash
 # bash reads this instead of ~/.bashrc in the smart shell: the user's file first, then the kubectl tools.
-# shellcheck source=/dev/null
-[ ! -f ~/.bashrc ] || . ~/.bashrc
+# Of a login shell, its files: bash itself would read them only instead of this one.
+if [ -n "${GPUCTL_KUBE_LOGIN-}" ]; then
+  unset GPUCTL_KUBE_LOGIN
+  for __gpuctl_file in ~/.bash_profile ~/.bash_login ~/.profile; do
+    [ ! -r "$__gpuctl_file" ] || break
+  done
+  # shellcheck source=/dev/null
+  [ ! -r /etc/profile ] || . /etc/profile
+  # shellcheck source=/dev/null
+  [ ! -r "$__gpuctl_file" ] || . "$__gpuctl_file"
+  unset __gpuctl_file
+else
+  # shellcheck source=/dev/null
+  [ ! -f ~/.bashrc ] || . ~/.bashrc
+fi
 # shellcheck source=gpuctl/kube/shell.sh
 . "$GPUCTL_KUBE_FOLDER/shell.sh"
 

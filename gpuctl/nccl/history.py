@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 import time
@@ -32,6 +33,7 @@ CREATE TABLE nodes (
 );
 CREATE INDEX nodes_by_name ON nodes (node);
 """
+_FREE = "free space on the file system of"
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,26 @@ def _opened() -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=10)) as store:
             _upgrade(store, path)
             yield store
-    except (sqlite3.Error, OSError) as error:
-        hint = "move the file away: gpuctl then starts a new one"
-        raise GpuctlError(f"use the history {path}", str(error), hint) from error
+    except (OSError, sqlite3.Error) as error:
+        raise GpuctlError(f"use the history {path}", str(error), _hint(error, path)) from error
+
+
+def _hint(error: OSError | sqlite3.Error, path: Path) -> str:
+    """Suggest a remedy for an error of the system or of SQLite."""
+    other = "or set GPUCTL_STATE_DIR to another folder"
+    if isinstance(error, OSError):
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        return f"{_FREE if is_full else 'let your user write in'} {path.parent}, {other}"
+    if not isinstance(error, sqlite3.OperationalError):
+        return "move the file away: gpuctl then starts a new one"
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest is the detail
+    if code == sqlite3.SQLITE_FULL:
+        return f"{_FREE} {path.parent}, {other}"
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return "try again once other gpuctl processes have ended"
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
+        return f"let your user write {path} and in its folder, {other}"
+    return f"check the file and the file system of {path.parent}, {other}"
 
 
 def _upgrade(store: sqlite3.Connection, path: Path) -> None:

@@ -50,7 +50,7 @@ def sources():
         SOURCES.update(json.loads(unpacked("{sources}")))
     return SOURCES
 if MAGIC_NUMBER.hex() == "{magic}":
-    CARRIED = marshal.loads(unpacked("{compiled}"))
+    CARRIED = marshal.loads(unpacked("{compiled}"))  # each module as bytes, as many are not imported
 else:
     CARRIED = sources()
 class Carried:
@@ -64,7 +64,7 @@ class Carried:
     def exec_module(self, module):
         name = module.__name__
         code = CARRIED.get(name) or CARRIED[name + ".__init__"]
-        exec(compile(code, name, "exec") if isinstance(code, str) else code, module.__dict__)
+        exec(compile(code, name, "exec") if isinstance(code, str) else marshal.loads(code), module.__dict__)
 sys.meta_path.insert(0, Carried())
 from gpuhost.api import visit
 request = json.loads(unpacked("{request}"))
@@ -120,6 +120,7 @@ def packed_engine() -> tuple[str, str]:
     paths = sorted(root.rglob("*.py"))
     files = {".".join(["gpuhost", *path.relative_to(root).with_suffix("").parts]): path for path in paths}
     # Uses Python's cache of compiled files.
-    compiled = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
+    codes = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
+    compiled = {name: marshal.dumps(code) for name, code in codes.items()}
     sources = {name: path.read_text() for name, path in files.items()}
     return _packed(json.dumps(sources).encode()), _packed(marshal.dumps(compiled))

@@ -52,7 +52,6 @@ from kubernetes.client.api_client import ApiClient  # noqa: E402
 sys.modules["kubernetes.client"].ApiClient = ApiClient  # type: ignore[attr-defined]
 from kubernetes.config.config_exception import ConfigException  # noqa: E402
 from kubernetes.config.dateutil import parse_rfc3339  # noqa: E402
-from kubernetes.config.exec_provider import ExecProvider  # noqa: E402
 from kubernetes.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger  # noqa: E402
 
 __all__ = [
@@ -60,7 +59,6 @@ __all__ = [
     "ConfigException",
     "ConfigNode",
     "Configuration",
-    "ExecProvider",
     "FileOrData",
     "KubeConfigLoader",
     "KubeConfigMerger",

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,11 +24,11 @@ from gpuctl.core.redact import removed
 from gpuctl.domain import kube_login
 from gpuctl.domain.kube_errors import NotLoggedIn
 from gpuctl.domain.kube_login import OPENSHIFT_TOKEN, Login
+from gpuctl.edges.kube.credential_program import ProgramFailed, arguments, credential, variables
 from gpuctl.edges.kube.library import (
     ConfigException,
     ConfigNode,
     Configuration,
-    ExecProvider,
     FileOrData,
     KubeConfigLoader,
     KubeConfigMerger,
@@ -39,7 +38,6 @@ from gpuctl.edges.kube.library import (
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for it
 SOON_S = 10.0  # before its credentials expire, a credential program runs again
 CERTIFICATE = {"clientCertificateData", "clientKeyData"}
-EXITED = re.compile(r"^exec: process returned (-?\d+)(?:\. (.*))?$", re.DOTALL)
 MOST_OF_A_MESSAGE = 300  # characters
 
 
@@ -91,12 +89,12 @@ class Credentials:
     def _run_program(self) -> None:
         self.login = login = _program_login(self._exec.value, self.login)
         try:
-            status = ExecProvider(self._exec, self._folder, self._cluster).run()
-        except ConfigException as error:
+            status = credential(self._exec.value, self._cluster.value, self._folder)
+        except ProgramFailed as error:
             raise kube_login.failed(self.doing, login, _why(str(error))) from error
         except OSError as error:
             raise kube_login.missing(self.doing, login, error.strerror or str(error)) from error
-        if not (isinstance(status, dict) and ("token" in status or status.keys() >= CERTIFICATE)):
+        if not ("token" in status or status.keys() >= CERTIFICATE):
             raise kube_login.failed(self.doing, login, "it printed neither a token nor a certificate with its key")
         if "token" in status:
             self.settings.api_key[TOKEN] = f"Bearer {status['token']}"
@@ -109,10 +107,7 @@ class Credentials:
 
 def _why(message: str) -> str:
     """Return one line of what a credential program printed, without secrets."""
-    exited = EXITED.match(message)
-    text = (exited[2] or "it printed no message") if exited else message.removeprefix("exec: ")
-    line = " ".join(removed(text)[0].split())[:MOST_OF_A_MESSAGE]
-    return f"exit code {exited[1]}: {line}" if exited else line
+    return " ".join(removed(message)[0].split())[:MOST_OF_A_MESSAGE]
 
 
 def _file(status: Mapping[str, Any], key: str) -> Any:
@@ -134,14 +129,16 @@ def _login(user: str, settings: Configuration) -> Login:
     return login
 
 
-def _program_login(program: Mapping[str, Any], login: Login) -> Login:
-    arguments = [str(word) for word in program.get("args") or []]
-    variables = {str(item.get("name")): str(item.get("value")) for item in program.get("env") or []}
+def _program_login(program: object, login: Login) -> Login:
+    """Describe the credentials that a program prints; ValueError if the kubeconfig names none, or is malformed."""
+    if not isinstance(program, Mapping):
+        raise ValueError(f"exec of the user {login.user} names no program")
+    profile = kube_login.profile_of(arguments(program)) or variables(program).get("AWS_PROFILE")
     return replace(
         login,
         kind="credentials",
         program=str(program.get("command") or "its credential program"),
-        profile=kube_login.profile_of(arguments) or variables.get("AWS_PROFILE") or os.environ.get("AWS_PROFILE", ""),
+        profile=profile or os.environ.get("AWS_PROFILE", ""),
         install_hint=str(program.get("installHint") or ""),
     )
 

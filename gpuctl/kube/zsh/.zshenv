@@ -6,3 +6,5 @@
   GPUCTL_ZDOTDIR=$ZDOTDIR
 }
 ZDOTDIR=$GPUCTL_KUBE_FOLDER/zsh
+# Without the option rcs, zsh reads no further file.
+[[ -o rcs ]] || KUBECONFIG=$GPUCTL_KUBECONFIG

@@ -7,7 +7,15 @@ fi
 unset GPUCTL_ZDOTDIR
 # A system-wide file may have placed the history in this folder.
 [[ ${HISTFILE-} != $GPUCTL_KUBE_FOLDER/* ]] || HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history
+# Of a login shell, its files, too: the tools come after the last of them.
+__gpuctl_kube_files=({/etc,/etc/zsh}/zprofile ${ZDOTDIR:-$HOME}/.zprofile)
+[[ -n $GPUCTL_KUBE_LOGIN ]] || __gpuctl_kube_files=()
+for __gpuctl_kube_file in $__gpuctl_kube_files; do [[ ! -r $__gpuctl_kube_file ]] || source $__gpuctl_kube_file; done
 [[ ! -f ${ZDOTDIR:-$HOME}/.zshrc ]] || source ${ZDOTDIR:-$HOME}/.zshrc
+__gpuctl_kube_files=({/etc,/etc/zsh}/zlogin ${ZDOTDIR:-$HOME}/.zlogin)
+[[ -n $GPUCTL_KUBE_LOGIN ]] || __gpuctl_kube_files=()
+for __gpuctl_kube_file in $__gpuctl_kube_files; do [[ ! -r $__gpuctl_kube_file ]] || source $__gpuctl_kube_file; done
+unset GPUCTL_KUBE_LOGIN __gpuctl_kube_files __gpuctl_kube_file
 source $GPUCTL_KUBE_FOLDER/shell.sh
 
 typeset -g __gpuctl_kube_before=

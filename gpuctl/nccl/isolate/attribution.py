@@ -20,6 +20,7 @@ from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
 from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, ordered
 
+SHOWS_ITS_SPREAD = 48  # nodes from which the runs of the first round alone show how much healthy runs scatter
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
 CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
@@ -62,7 +63,7 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
     faults = [_lost(node, evidence) for node in sorted(evidence.lost)]
     taken = frozenset(number for fault in faults for number in fault.runs)
     every = tuple(run for run in evidence.pairs if looks_bad(run, noise, policy))
-    case = Case(evidence, policy, noise, taken, every)
+    case = Case(evidence, policy, noise, taken, every, tuple(fault.cause for fault in faults))
     while (best := case.best()) is not None:
         faults.append(case.fault(best))
         case = case.without(best)
@@ -78,7 +79,8 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
 class Case:
     """The runs that no accepted cause explains yet; `taken` are the numbers of those that one does.
 
-    `every`: all bad runs, taken or not. `before`: the case from which a cause was taken, to leave this one.
+    `every`: all bad runs, taken or not. `accepted`: the causes so far. `before`: the case from which the last of them
+    was taken, to leave this one.
     """
 
     evidence: Evidence
@@ -86,6 +88,7 @@ class Case:
     noise: Noise
     taken: frozenset[int]
     every: tuple[Observation, ...]
+    accepted: tuple[Cause, ...]
     before: Case | None = None
 
     @cached_property
@@ -155,20 +158,25 @@ class Case:
         return {cause: self._odds(cause) for cause in every}
 
     def _odds(self, cause: Cause) -> float:
-        """The odds of a cause; those of the case before while the same runs would show it."""
-        runs, before = self.runs(cause), self.before
-        if before is not None and cause in before.odds and len(before.runs(cause)) == len(runs):
+        """The odds of a cause; those of the case before while the same runs and noise would show it."""
+        runs, noise, before = self.runs(cause), self.noise_for(cause), self.before
+        as_before = before is not None and cause in before.odds and len(before.runs(cause)) == len(runs)
+        if before is not None and as_before and before.noise_for(cause) == noise:
             return before.odds[cause]
-        return odds(cause, runs, self._noise_without(cause), self.policy.least_gap)
+        return odds(cause, runs, noise, self.policy.least_gap)
 
-    def _noise_without(self, cause: Cause) -> Noise:
-        """The noise by which a cause is judged: in a small fleet no less than the spread of runs without the node.
+    def noise_for(self, cause: Cause) -> Noise:
+        """The noise by which a cause is judged: no less than the spread of repeated runs.
 
-        There a handful of runs, or controls that each round is compared with, show less spread than there is.
+        Those that it can spoil, or that an accepted cause spoils, have no part in it. In fleets that are not large, a
+        handful of runs, or controls that each round is compared with, show less spread than there is. Among few nodes a
+        path stays a rival of its nodes by the lesser noise.
         """
-        if cause.kind is not Kind.NODE or len(self.evidence.fleet.nodes) > FEW_NODES:
+        many = len(self.evidence.fleet.nodes)
+        if many > SHOWS_ITS_SPREAD or (many <= FEW_NODES and cause.kind is not Kind.NODE):
             return self.noise
-        shown = self.evidence.repeat_spread[cause.names[0]]
+        bad = (cause, *self.accepted)
+        shown = self.evidence.repeat_spread(lambda run: any(spoils(one, run) for one in bad))
         return self.noise if shown <= self.noise.scale else replace(self.noise, scale=shown)
 
     def odds_of(self, run: Observation) -> dict[Cause, float]:
@@ -188,7 +196,7 @@ class Case:
     def without(self, cause: Cause) -> Case:
         """The case that remains once this cause is accepted."""
         taken = self.taken | {run.number for run in self.runs(cause)}
-        return replace(self, taken=taken, before=self)
+        return replace(self, taken=taken, accepted=(*self.accepted, cause), before=self)
 
     def best(self) -> Cause | None:
         """The likeliest cause with sufficient odds that beats every rival; None without one."""

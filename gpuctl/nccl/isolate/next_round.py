@@ -113,12 +113,14 @@ def _unpaired(evidence: Evidence, policy: Policy, pairs_per_node: int) -> Round 
     """Pairs of the nodes that were in fewer pairs than required."""
     if len(evidence.alive) < 2:
         return None
+    racks = evidence.fleet.racks
     for turn in range(pairs_per_node):
         due = [node for node in evidence.alive if len(evidence.launches_by_node.get(node, ())) <= turn]
         if len(due) > 1:
             again = repeated(due, turn, evidence) if turn else []
             others = [node for node in due if not any(node in pair for pair in again)]
-            pairs = [*pairing.pairs(others, evidence.fleet.racks, turn), *again]
+            met = {frozenset(run.nodes) for run in evidence.runs if run.pair}
+            pairs = [*pairing.strangers(pairing.pairs(others, racks, turn), met, racks), *again]
             return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), _screening(turn, len(due), evidence))
     return None
 

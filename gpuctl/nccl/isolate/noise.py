@@ -24,6 +24,7 @@ ASSUMED_RUNS, ASSUMED_SLOW, ASSUMED_FAILED = 500, 1.0, 0.5  # prior observations
 FEW = 16  # below so many runs they cannot show the spread by themselves
 FEWER = 8  # below so many runs they hardly show it at all
 A_FEW = 0.1  # share of slow runs that the median tolerates
+LEAD = 0.05  # natural logarithm: from so far ahead of all others on, a single run is a speed
 A_SPEED = 0.25  # share of the faster half that makes a separate speed
 OF_HALF = 1.7  # spread of a whole sample over that of its faster half (1.6 for Laplace, 1.7 for normal scatter)
 FAR_SPREADS = 6.0  # a run is clearly slow if its shortfall is so many spreads, and no less than LEAST
@@ -85,7 +86,7 @@ def reference(speeds: Sequence[float]) -> Reference | None:
     if not speeds:
         return None
     every = sorted(speeds)
-    faster = _of_one_speed(every[-max(1, len(every) // 2) :])
+    faster = _of_one_speed(every[-max(1, len(every) // 2) :], many=len(every) >= FEWER)
     healthy = faster if len(every) < FEW else _without_slow(every, faster)
     middle = median(healthy)
     spread = _spread(healthy, middle)
@@ -93,11 +94,17 @@ def reference(speeds: Sequence[float]) -> Reference | None:
     return Reference(middle, max(least, spread), len(speeds))
 
 
-def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
-    """The faster ones if there clearly are two speeds, as more than half may be bad; a single outlier is no speed."""
+def _of_one_speed(speeds: Sequence[float], many: bool = False) -> Sequence[float]:
+    """The faster ones of sorted speeds if there clearly are two, as more than half may be bad; else all of them.
+
+    `many`: of many runs, a single fast one is a speed only if it leads by LEAD, as it is the first of many.
+    """
     limit = two_speeds([math.log(gbs) for gbs in speeds])
     fast = [gbs for gbs in speeds if limit is not None and math.log(gbs) > limit]
-    return fast if len(fast) >= A_SPEED * len(speeds) else speeds
+    if len(fast) < max(1, A_SPEED * len(speeds)):
+        return speeds
+    is_outlier = many and len(fast) == 1 and len(speeds) > 1 and math.log(fast[0] / speeds[-2]) < LEAD
+    return speeds if is_outlier else fast
 
 
 def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
@@ -207,25 +207,24 @@ class Evidence:
         """True if that class has too few runs to know its spread."""
         return self._most is None or self._most.count < FEW
 
-    @cached_property
-    def repeat_spread(self) -> Mapping[str, float]:
-        """Node -> the spread (standard deviation, relative) of repeated runs of the same nodes without it; 0 of none.
+    def repeat_spread(self, spoilt: Callable[[Observation], bool]) -> float:
+        """The spread (standard deviation, relative) of repeated runs of the same nodes, without spoilt ones; 0 of none.
 
-        It is what the fleet itself shows, and a bad node has no part in it.
+        It is what the fleet itself shows, and what is bad has no part in it.
         """
-        repeats = [(nodes, len(logs) - 1, _squares(logs)) for nodes, logs in self._repeats.items()]
-        return {node: _pooled([(n, s) for nodes, n, s in repeats if node not in nodes]) for node in self.fleet.nodes}
+        repeats = ((logs, run) for run, logs in self._repeats.values() if len(logs) > 1 and not spoilt(run))
+        return _pooled([(len(logs) - 1, _squares(logs)) for logs, _ in repeats])
 
     @cached_property
-    def _repeats(self) -> Mapping[frozenset[str], list[float]]:
-        """The logarithms of the speeds of node sets that ran more than once; of pairs without the fabric's drift."""
-        logs: dict[frozenset[str], list[float]] = defaultdict(list)
+    def _repeats(self) -> Mapping[frozenset[str], tuple[Observation, list[float]]]:
+        """A run of each set of nodes, and the logarithms of their speeds; of pairs without the fabric's drift."""
+        logs: dict[frozenset[str], tuple[Observation, list[float]]] = {}
         for run in self.runs:
             if run.pair and run.shortfall is not None and not run.rail:
-                logs[frozenset(run.nodes)].append(-run.shortfall)
+                logs.setdefault(frozenset(run.nodes), (run, []))[1].append(-run.shortfall)
             elif not run.pair and not run.failed and run.gbs:
-                logs[frozenset(run.nodes)].append(math.log(run.gbs))
-        return {nodes: values for nodes, values in logs.items() if len(values) > 1}
+                logs.setdefault(frozenset(run.nodes), (run, []))[1].append(math.log(run.gbs))
+        return logs
 
     @cached_property
     def _most(self) -> Reference | None:

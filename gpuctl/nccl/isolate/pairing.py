@@ -8,7 +8,7 @@ has one such end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 Pair = tuple[str, str]
 
@@ -45,6 +45,29 @@ def neighbours(nodes: Sequence[str], turn: int) -> list[Pair]:
         result += zip(first, second, strict=False)
         left += first[len(second) :]
     return result + list(zip(left[::2], left[1::2], strict=False))
+
+
+def strangers(chosen: Sequence[Pair], met: Set[frozenset[str]], racks: Mapping[str, str]) -> list[Pair]:
+    """The pairs with partners exchanged where two have met before, so that both get others; racks keep their runs.
+
+    Where some nodes are left out of a turn, it may bring the others together again, which shows nothing new of them.
+    """
+    result = list(chosen)
+    for at, pair in enumerate(result):
+        if frozenset(pair) in met:
+            exchanges = (found for to in range(len(result)) if to != at for found in _exchanges(at, to, result, racks))
+            new = next((e for e in exchanges if met.isdisjoint(map(frozenset, e.values()))), {})
+            for place, other in new.items():
+                result[place] = other
+    return result
+
+
+def _exchanges(at: int, to: int, pairs: Sequence[Pair], racks: Mapping[str, str]) -> Iterator[dict[int, Pair]]:
+    """Two pairs with partners exchanged, by their places, in each way that leaves the runs between racks as many."""
+    for one, other in (pairs[at], pairs[at][::-1]):
+        for third, fourth in (pairs[to], pairs[to][::-1]):
+            if racks.get(other) == racks.get(fourth):
+                yield {at: (one, fourth), to: (third, other)}
 
 
 def _turned(inside: Sequence[str], turn: int) -> list[str]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import base64
 import datetime
+import io
 import json
+import os
+import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,8 +26,9 @@ from cryptography.x509.oid import NameOID
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.kube_errors import Forbidden, NotLoggedIn, error_of
-from gpuctl.edges.kube import cluster
+from gpuctl.edges.kube import cluster, credential_program
 from gpuctl.edges.kube.cluster import Cluster, Request
+from gpuctl.edges.kube.credential_program import EXTENSION
 
 # A kubeconfig but for a last value.
 DEEP = """\
@@ -69,13 +75,13 @@ def server() -> Iterator[Server]:
         started.shutdown()
 
 
-def connected(server: Server, folder: Path, user: Mapping[str, Any]) -> Cluster:
+def connected(server: Server, folder: Path, user: Mapping[str, Any], **of_cluster: object) -> Cluster:
     """A client of the server as this user."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "lab",
-        "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{server.server_port}", **of_cluster}}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "ann"}}],
         "users": [{"name": "ann", "user": dict(user)}],
     }
@@ -96,7 +102,7 @@ def token(value: str, until: str = FUTURE) -> str:
     return credential({"token": value, "expirationTimestamp": until})
 
 
-def credential(status: Mapping[str, str]) -> str:
+def credential(status: Mapping[str, str | None]) -> str:
     """A shell command that prints a credential."""
     return f"echo '{json.dumps({'apiVersion': API, 'kind': 'ExecCredential', 'status': status})}'"
 
@@ -134,6 +140,11 @@ def test_a_program_that_is_not_installed_is_named_with_the_kubeconfigs_hint(serv
     ("text", "why"),
     [
         ("echo hello", "failed to decode process output"),
+        ("yes", "it prints more than 1 MiB"),
+        ("yes >&2", "it prints more than 1 MiB"),
+        ("echo 1", "malformed response"),
+        ("printf '%010000d' 0 | tr 0 '['", "failed to decode process output"),
+        (credential({}).replace("{}", "[1]"), "its status is no credential"),
         (credential({}), "it printed neither a token nor a certificate"),
         (credential({"clientCertificateData": "x"}), "it printed neither a token nor a certificate"),
     ],
@@ -141,6 +152,122 @@ def test_a_program_that_is_not_installed_is_named_with_the_kubeconfigs_hint(serv
 def test_output_that_is_no_credential_is_refused(server: Server, tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(NotLoggedIn, match=why):
         connected(server, tmp_path, program(tmp_path, text))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
+
+
+def ended(pid: int) -> bool:
+    """True once a process has ended, if within ten seconds; it is ended otherwise."""
+    for _ in range(100):
+        if not Path(f"/proc/{pid}/stat").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+            return True
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def test_at_the_limit_what_a_program_started_ends_with_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credential_program, "LIMIT_S", 0.5)
+    with pytest.raises(NotLoggedIn, match="it did not end within"):
+        connected(server, tmp_path, program(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait"))
+    assert ended(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_program_that_leaves_a_helper_on_its_output_has_answered_with_its_end(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(credential_program, "GRACE_S", 0.1)
+    if terminal:
+        on_a_terminal(monkeypatch)
+    text = f"sleep 600 & echo $! > {tmp_path}/child; " + token("one")
+    connected(server, tmp_path, program(tmp_path, text)).once(LIST)
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert server.tokens == ["Bearer one"]
+
+
+def test_null_in_a_credential_is_no_value(server: Server, tmp_path: Path) -> None:
+    text = credential({"token": "one", "expirationTimestamp": None, "clientCertificateData": None})
+    connected(server, tmp_path, program(tmp_path, text)).once(LIST)
+    assert server.tokens == ["Bearer one"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"args": 5}, "args of the credential program .* is no list"),
+        ({"env": ["A=B"]}, "env of the credential program .* is no list of names and values"),
+        ({"env": [{"value": "B"}]}, "env of the credential program .* is no list of names and values"),
+    ],
+)
+def test_a_malformed_credential_program_is_invalid_input(
+    server: Server, tmp_path: Path, more: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        connected(server, tmp_path, program(tmp_path, token("one"), **more))
+
+
+@pytest.mark.parametrize(
+    ("extensions", "why"),
+    [
+        ([{"name": EXTENSION}], f"the extension {EXTENSION} of the cluster has no key 'extension'"),
+        ({"name": EXTENSION}, "extensions of the cluster is no list"),
+        ([{"name": "x", "extension": b"x"}], "cannot be passed to it: it has a bytes"),
+    ],
+)
+def test_malformed_extensions_of_a_cluster_are_invalid_input(
+    server: Server, tmp_path: Path, extensions: object, why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        connected(server, tmp_path, program(tmp_path, token("one"), provideClusterInfo=True), extensions=extensions)
+
+
+def test_an_exec_that_names_no_program_is_invalid_input(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="exec of the user ann names no program"):
+        connected(server, tmp_path, {"exec": 5})
+
+
+def test_a_program_gets_a_timestamp_of_its_cluster_as_text(server: Server, tmp_path: Path) -> None:
+    text = f'printf "%s" "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; ' + token("one")
+    extensions = [
+        {"name": EXTENSION, "extension": {"since": datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)}}
+    ]
+    connected(server, tmp_path, program(tmp_path, text, provideClusterInfo=True), extensions=extensions)
+    info = json.loads((tmp_path / "info").read_text())
+    assert info["spec"]["cluster"]["config"] == {"since": "2026-01-02T03:04:05Z"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("echo expired >&2; exit 4", "exit code 4: its message is above"), ("exec yes", "it prints more than 1 MiB")],
+)
+def test_a_program_that_fails_on_a_terminal_is_reported_as_elsewhere(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    on_a_terminal(monkeypatch)
+    with pytest.raises(NotLoggedIn, match=why):
+        connected(server, tmp_path, program(tmp_path, text))
+    answering = 'test -n "$KUBERNETES_EXEC_INFO" && ' + token("one")
+    connected(server, tmp_path, program(tmp_path, answering)).once(LIST)
+    assert server.tokens == ["Bearer one"]
+
+
+def test_a_program_gets_the_cluster_that_it_asks_for(server: Server, tmp_path: Path) -> None:
+    text = f'printf "%s" "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; ' + token("one")
+    connected(server, tmp_path, program(tmp_path, text, provideClusterInfo=True))
+    info = json.loads((tmp_path / "info").read_text())
+    assert (info["apiVersion"], info["kind"]) == (API, "ExecCredential")
+    assert info["spec"]["cluster"]["server"] == f"http://127.0.0.1:{server.server_port}"
 
 
 def test_a_program_runs_again_only_once_its_credential_has_expired(server: Server, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -174,3 +176,9 @@ def test_the_programs_of_all_threads_end_with_what_they_started_and_none_starts_
 def is_running(pid: int) -> bool:
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, text=True)
     return state.stdout.strip()[:1] not in ("", "Z")
+
+
+def test_what_a_program_leaves_behind_holds_its_output_open_only_for_the_grace() -> None:
+    done = Processes(grace=0.05).run(sh("sleep 600 & echo $!"), b"", FOR_EVER)
+    os.kill(int(done.out), signal.SIGKILL)
+    assert done.code == 0

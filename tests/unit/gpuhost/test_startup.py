@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup import search
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup import hugeadm, search
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup.lines import ConfigLine, StartupLine
 
 from tests.rig.trees.host import link, program, put, small_server, tune
@@ -415,6 +415,91 @@ def test_the_usual_scripts_against_huge_pages_are_understood(tmp_path: Path, tex
     link(root, "/etc/rc3.d/S05no-thp", "../init.d/no-thp")
     row = knob(root, {"thp.enabled": "always"})
     assert (row["state"], "never" in row["boot"]) == ("contested", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "desired", "boot"),
+    [
+        ("--pool-pages-min 2MB:512", "sysctl.vm.nr_hugepages", "0", "512"),
+        ("--pool-pages-min $SIZE:512", "sysctl.vm.nr_hugepages", "0", "unknown"),
+        ("--pool-pages-mi 2M:512", "sysctl.vm.nr_hugepages", "0", "512"),
+        ("--pool-pages-max 2MB:512", "sysctl.vm.nr_overcommit_hugepages", "0", "computed"),
+        ("--pool-pages-min DEFAULT:1G --obey-mempolicy", "sysctl.vm.nr_hugepages", "0", "512"),
+        ("--pool-pages-min=DEFAULT:+64", "sysctl.vm.nr_hugepages", "0", "+64"),
+        ("--set-recommended-min_free_kbytes", "sysctl.vm.min_free_kbytes", "65536", "recommended"),
+        ("--thp-never", "thp.enabled", "always", "--thp-never"),
+    ],
+)
+def test_hugeadm_is_an_owner_of_what_its_options_set(
+    tmp_path: Path, options: str, name: str, desired: str, boot: str
+) -> None:
+    for number, command in enumerate((f"/usr/bin/hugeadm {options}", "/usr/local/bin/pages")):
+        root = small_server(tmp_path / str(number))
+        put(root, "/proc/sys/vm/nr_hugepages", "0\n")
+        put(root, "/proc/sys/vm/nr_overcommit_hugepages", "0\n")
+        put(root, "/proc/meminfo", "MemTotal: 16000000 kB\nHugepagesize:       2048 kB\n")
+        put(root, "/proc/sys/vm/min_free_kbytes", "65536\n")
+        put(root, "/usr/local/bin/pages", f"#!/bin/sh\nhugeadm {options}\n", 0o755)
+        put(root, "/etc/systemd/system/pages.service", f"[Service]\nExecStart={command}\n[Install]\n")
+        link(root, f"{WANTS}/pages.service", "/etc/systemd/system/pages.service")
+        put(root, "/etc/systemd/system/pages.service.d/late.conf", "[Unit]\nAfter=multi-user.target\n")
+        row = knob(root, {name: desired})
+        assert (row["state"], [c["wins"] for c in row["conflicts"]]) == ("contested", [True])
+        assert boot in row["boot"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--pool-list",
+        "--pool-pages-min 1GB:4",
+        "--pool-pages-min 2MB:0",
+        "-d --pool-pages-min 2MB:8",
+        "--dry --pool-pages-min 2MB:8",
+    ],
+)
+def test_a_hugeadm_that_sets_the_same_or_nothing_is_no_owner(tmp_path: Path, options: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/nr_hugepages", "0\n")
+    put(root, "/proc/meminfo", "Hugepagesize:       2048 kB\n")
+    put(root, "/etc/cron.daily/pages", f"#!/bin/sh\nhugeadm {options}\n", 0o755)
+    assert knob(root, {"sysctl.vm.nr_hugepages": "0"})["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("meminfo", "options", "boot"),
+    [
+        ("Hugepagesize:    1048576 kB\n", "--pool-pages-min 1GB:4", "4"),
+        ("Hugepagesize:    1048576 kB\n", "--pool-pages-min DEFAULT:8G", "8"),
+        ("Hugepagesize:    1048576 kB\n", "--pool-pages-min 2MB:512", ""),
+        ("MemTotal: 16 kB\n", "--pool-pages-min DEFAULT:8G", "unknown"),
+        ("MemTotal: 16 kB\n", "--pool-pages-min 2MB:512", "512"),
+    ],
+)
+def test_hugeadm_counts_in_the_default_pages_of_the_host(tmp_path: Path, meminfo: str, options: str, boot: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/nr_hugepages", "0\n")
+    put(root, "/proc/meminfo", meminfo)
+    put(root, "/etc/cron.daily/pages", f"#!/bin/sh\nhugeadm {options}\n", 0o755)
+    row = knob(root, {"sysctl.vm.nr_hugepages": "0"})
+    assert row["state"] == ("contested" if boot else "ok")
+    assert boot in row["boot"]
+
+
+@pytest.mark.parametrize(
+    ("options", "swap"),
+    [
+        ("--add-temp-swap=4", False),
+        ("--add-temp-swap --persist", True),
+        ("--persist --add-ramdisk-swap", True),
+        ("--pool-pages-max 1GB:4", False),
+        ("--p 2MB:4", False),
+    ],
+)
+def test_hugeadm_leaves_swap_only_on_request_and_pools_of_other_pages_are_no_setting(options: str, swap: bool) -> None:
+    page = hugeadm.page_size("Hugepagesize: 2048 kB\n")
+    more = list(hugeadm.with_equivalents(f"hugeadm {options}", page))[1:]
+    assert more == ([f"hugeadm {options} (= swapon )"] if swap else [])
 
 
 def test_of_all_sysctl_files_only_those_behind_ours_win_again(tmp_path: Path) -> None:

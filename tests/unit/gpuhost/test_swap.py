@@ -203,6 +203,32 @@ def test_the_azure_agent_and_units_that_bring_swap_later_are_named(tmp_path: Pat
     ]
 
 
+GENERATOR, ZRAM = "/usr/lib/systemd/system-generators/zram-generator", "/etc/systemd/zram-generator.conf"
+
+
+def test_an_area_that_zram_generator_makes_at_the_next_boot_is_named(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, ZRAM, "# site\n[zram0]\nzram-size = ram / 2\n\n[zram1]\nmount-point = /var/compressed\n[zram2]\n")
+    put(root, f"{ZRAM}.d/off.conf", "[zram2]\nzram-size=0\n")
+    assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}, "the generator is not installed"
+    put(root, GENERATOR, "")
+    reading = tune(root, {KNOB: "off"})["knobs"][0]
+    assert reading["state"] == "contested"
+    assert [(c["owner"], c["where"], c["value"], c["wins"]) for c in reading["conflicts"]] == [
+        ("zram-generator", f"{ZRAM}:2", "[zram0]", True)
+    ]
+
+
+def test_an_area_that_zram_generator_has_made_is_masked(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, GENERATOR, "")
+    put(root, "/usr/lib/systemd/zram-generator.conf.d/10.conf", "[zram0]\n")
+    units(root, **{"dev-zram0__swap": {"boot": "generated"}})
+    generated(root, "dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n")
+    for _ in range(2):
+        assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}
+
+
 def test_swap_that_somebody_enabled_with_another_priority_is_a_conflict(tmp_path: Path) -> None:
     root = server(tmp_path)
     tune(root, {KNOB: "off"})

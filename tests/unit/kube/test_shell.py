@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config as kubeconfig
-from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell
+from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell, shell_options
 from gpuctl.kube.selected_pod import SelectedPod
 
 CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
@@ -137,3 +139,113 @@ def test_a_program_never_gets_the_current_context_instead_of_the_declared_one(
     done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
     assert f"current-context: {current or chr(39) * 2}\n" in done.stdout
     assert ("the kubeconfig has no context gone: sh starts without a context" in done.stderr) is warned
+
+
+EXPORT = {
+    "bash": (".bashrc", "export KUBECONFIG={0}\n"),
+    "zsh": (".zshrc", "export KUBECONFIG={0}\n"),
+    "fish": (".config/fish/config.fish", "set -gx KUBECONFIG {0}\n"),
+}
+
+
+WORDS = [*EXPORT, "bash -il", "bash -li", "zsh -il"]
+
+
+def typed_in_a_pane(home: Path, state: Path, words: str, typed: str) -> str:
+    """The output of `kube run` of these words on a terminal, in a pane with a context that is gone."""
+    gpuctl = shlex.join([str(Path(sys.executable).with_name("gpuctl")), "kube", "run", "--", *shlex.split(words)])
+    variables = {"GPUCTL_KUBE_CONTEXT": "gone", "GPUCTL_STATE_DIR": str(state), "HOME": str(home), "TERM": "dumb"}
+    variables = {**os.environ, **variables, "KUBECONFIG": "", "TMUX": "", "TMUX_PANE": "", "ENV": f"{home}/env"}
+    argv = ["script", "-qec", gpuctl, "/dev/null"]
+    done = subprocess.run(argv, env=variables, input=typed, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_no_start_up_file_of_a_panes_shell_brings_the_current_context_back(
+    tmp_path: Path, state: Path, words: str
+) -> None:
+    name = words.split(maxsplit=1)[0]
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    path = tmp_path / "kubeconfig"
+    path.write_text("current-context: prod\ncontexts: [{name: prod, context: {}}]\n")
+    file, text = EXPORT[name]
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text.format(path))
+    (tmp_path / ".bash_profile").write_text(f"export KUBECONFIG={path}\n")
+    typed_in_a_pane(tmp_path, state, words, 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
+    assert "current-context: ''" in (tmp_path / "effective").read_text()
+
+
+@pytest.mark.parametrize(("words", "file"), [("bash -l", ".bash_profile"), ("zsh -l", ".zprofile")])
+def test_a_login_shell_reads_its_files_also_without_a_readable_kubeconfig(
+    tmp_path: Path, state: Path, words: str, file: str
+) -> None:
+    if shutil.which(words.split(maxsplit=1)[0]) is None:
+        pytest.skip(f"{words} is not installed")
+    (tmp_path / file).write_text("MINE=mine\n")
+    (tmp_path / ".zshrc").touch()
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube/config").write_bytes(b"\xff")
+    output = typed_in_a_pane(tmp_path, state, words, 'echo "[$MINE]"; cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
+    assert "[mine]" in output
+    assert f"{words.split(maxsplit=1)[0]} starts without a context" in output
+    assert "kind: Config" in (tmp_path / "effective").read_text()
+
+
+def test_a_zsh_that_would_not_read_the_files_of_gpuctl_is_refused(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program sets what a system-wide zshenv would, as that of this machine is not changed for a test."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed")
+    program = tmp_path / "zsh"
+    program.write_text(f'#!/bin/sh\nZDOTDIR=$HOME exec {zsh} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    with pytest.raises(InvalidInput, match="the system's zshenv sets ZDOTDIR"):
+        shell.run([str(program), "-i"], print)
+    assert not state.exists()
+
+
+def test_a_shell_that_reads_only_the_file_of_env_gets_none_in_a_pane_with_a_context(
+    tmp_path: Path, state: Path
+) -> None:
+    (tmp_path / "env").write_text("export KUBECONFIG=/home/me/production\n")
+    typed_in_a_pane(tmp_path, state, "dash", 'cp "$KUBECONFIG" "$HOME/effective"\nexit\n')
+    assert "current-context" in (tmp_path / "effective").read_text()
+
+
+@pytest.mark.parametrize("words", ["bash --noprofile -i", "bash -lo vi", "zsh -o vi", "dash -l", "tcsh", "nu -e true"])
+def test_a_shell_with_other_start_up_files_is_refused_in_a_pane_with_a_context(
+    state: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("GPUCTL_KUBE_CONTEXT", "gone")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    with pytest.raises(InvalidInput, match=f"cannot start {words}: its start-up files could select another cluster"):
+        shell.run(words.split(), print)
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "interactive"),
+    [
+        ("bash", True),
+        ("bash -c ls", False),
+        ("bash -ic ls", True),
+        ("bash -e script", False),
+        ("bash -lo vi", True),
+        ("bash --rcfile x", True),
+        ("bash -- script", False),
+        ("bash -s", True),
+        ("sh script -i", False),
+        ("nu --commands ls", False),
+        ("nu -e ls", True),
+        ("tcsh -", True),
+    ],
+)
+def test_a_shell_is_interactive_without_a_command_or_a_script(words: str, interactive: bool) -> None:
+    name, *rest = words.split()
+    assert shell_options.is_interactive(name, rest) is interactive

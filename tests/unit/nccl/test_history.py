@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -111,3 +113,48 @@ def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     assert shown.count("no baseline") == 1
     assert "not judged, no baseline: the log does not name the machine type" in shown
     assert "MEDIAN GB/S" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_no_file_is_to_be_moved_away(state: Path) -> None:
+    state.write_text("")
+    with pytest.raises(GpuctlError) as refused:
+        history.save_results("pairs", "prod", [ended("a", "b", busbw=300)], [FINDING])
+    assert refused.value.hint == f"let your user write in {state}, or set GPUCTL_STATE_DIR to another folder"
+
+
+@pytest.mark.parametrize(
+    ("pragma", "wrong", "hint"),
+    [
+        ("max_page_count = 1", "database or disk is full", "free space on the file system of {0}, or set"),
+        (
+            "query_only = 1",
+            "attempt to write a readonly database",
+            "let your user write {0}/nccl.sqlite3 and in its folder, or set",
+        ),
+    ],
+)
+def test_an_error_of_sqlite_has_its_remedy_and_the_file_stays(
+    state: Path, monkeypatch: pytest.MonkeyPatch, pragma: str, wrong: str, hint: str
+) -> None:
+    """SQLite itself raises these errors, at limits that the connection gets."""
+    connect = sqlite3.connect
+
+    def limited(*words: Any, **options: Any) -> sqlite3.Connection:
+        store: sqlite3.Connection = connect(*words, **options)
+        store.execute(f"PRAGMA {pragma}")
+        return store
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(GpuctlError, match=wrong) as refused:
+        history.save_results("quick", "prod", [], [])
+    assert refused.value.hint == f"{hint.format(state)} GPUCTL_STATE_DIR to another folder"
+
+
+def test_a_full_disk_is_no_matter_of_permission(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(history, "private", full)
+    with pytest.raises(GpuctlError) as refused:
+        history.save_results("quick", "prod", [], [])
+    assert refused.value.hint.startswith(f"free space on the file system of {state}")

@@ -12,7 +12,7 @@ from ..resources.swap import Area, areas
 from ..snapshot import HostSnapshot
 from . import _rights
 from ._common import read_all, settled
-from ._swap_units import started, to_stop
+from ._swap_units import started, to_stop, ungenerated_zram
 from ._types import OneOf, Type
 
 AZURE = "/etc/waagent.conf"
@@ -86,4 +86,4 @@ def _rivals(snapshot: HostSnapshot) -> list[Conflict]:
     for number, line in enumerate((snapshot.host.read_or_none(AZURE) or "").splitlines(), 1):
         if re.match(r"ResourceDisk\.EnableSwap\s*=\s*y", line, re.IGNORECASE):
             conflicts.append(Conflict("Azure agent", f"{AZURE}:{number}", line.strip(), wins=True))
-    return conflicts
+    return conflicts + ungenerated_zram(snapshot.host)

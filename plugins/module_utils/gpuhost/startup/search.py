@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..host import Host
 from ..resources.line import SYSCTL
 from ..resources.unit import FOLDERS
+from .hugeadm import page_size, with_equivalents
 from .lines import ConfigLine, StartupLine, joined_lines
 from .unit_names import template_of
 from .variables import MOST, Shell
@@ -40,7 +41,7 @@ WORD = re.compile(r"(?<![\w./-])[\w.-]+")
 MARK = re.compile(
     r"/proc/|/sys/|sysctl|(?<![\w./-])(?:abi|crypto|debug|dev|fs|kernel|net|sunrpc|vm)[./][a-z]"
     r"|swapon|irqbalance|affinity|mlnx_tune|frequency-set|idle-set|scaling_governor|energy_perf|cpuidle/|no_turbo"
-    r"|cpufreq/boost|--setra|read_ahead_kb|hugepage|nvidia-smi"
+    r"|cpufreq/boost|--setra|read_ahead_kb|hugepage|hugeadm|nvidia-smi"
 )
 # The same for a whole file, as substrings, which are ten times as fast.
 HINTS = (
@@ -54,6 +55,7 @@ HINTS = (
         "--setra",
         "read_ahead_kb",
         "hugepage",
+        "hugeadm",
         "nvidia-smi",
     ),
     *(
@@ -140,7 +142,8 @@ class Search:
         shell = Shell(row.line.text)
         texts = list(shell.texts(row.line.text))
         self._check_whole(shell, row.line.where)
-        lines = [row._replace(line=row.line._replace(text=text)) for text in texts if MARK.search(text)]
+        marked = [more for text in texts if MARK.search(text) for more in self._with_equivalents(text)]
+        lines = [row._replace(line=row.line._replace(text=text)) for text in marked]
         return lines + self._lines_of(self._named_by("\n".join(texts)), row)
 
     def _lines_of(self, due: list[Named], row: StartupLine) -> list[StartupLine]:
@@ -164,7 +167,16 @@ class Search:
         if shell.sets:
             lines = [line._replace(text=text) for line in lines for text in shell.texts(line.text)]
             self._check_whole(shell, path)
-        return (line for line in lines if MARK.search(line.text))
+        marked = (line for line in lines if MARK.search(line.text))
+        return (line._replace(text=text) for line in marked for text in self._with_equivalents(line.text))
+
+    def _with_equivalents(self, text: str) -> Iterable[str]:
+        """A line, and what it sets in the words of other programs."""
+        return with_equivalents(text, self._huge_page) if "hugeadm" in text else (text,)
+
+    @cached_property
+    def _huge_page(self) -> int | None:
+        return page_size(self.host.read_or_none("/proc/meminfo") or "")
 
     def _check_whole(self, shell: Shell, where: str) -> None:
         if shell.is_cut:

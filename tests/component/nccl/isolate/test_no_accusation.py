@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.nccl_scorecard import Case, cases, healthy, play
+from bench.nccl_scorecard import Case, cases, half, healthy, play, rough
 
 MIXED = {case.name: case for case in cases() if case.group == "mixed"}
 
@@ -31,3 +31,31 @@ def test_the_partner_of_a_dead_node_is_not_accused_of_wrong_values(name: str, se
 def test_a_small_fleet_is_judged_by_the_spread_of_its_repeated_runs(nodes: int, seed: int) -> None:
     case = Case(f"h{nodes} 0.03", healthy((nodes,), noise=0.03), "none accused", group="healthy")
     assert play((case, f"z{seed}")).accused == ()
+
+
+ROUGH = {case.name: case for case in rough()}
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("noise 2 % (laplace), fabric 7 % faster, one slow run: 24 nodes, racks known", 3),
+        ("noise 2 % (laplace), fabric 7 % faster, one slow run: 24 nodes, racks known", 12),
+        ("noise 2 % (student), fabric 7 % faster, one slow run: 24 nodes, racks known", 21),
+        ("noise 2 % (student), fabric 10 % slower in two steps, one slow run: 24 nodes, racks known", 32),
+    ],
+)
+def test_rough_noise_and_a_changing_fabric_accuse_nobody(name: str, seed: int) -> None:
+    assert play((ROUGH[name], f"final {seed}")).accused == ()
+
+
+@pytest.mark.parametrize("seed", [7, 12])
+def test_one_fast_run_of_the_first_round_does_not_make_all_others_slow(seed: int) -> None:
+    case = ROUGH["noise 2 % (laplace), fabric 7 % slower, one node 20 % slow: 24 nodes, racks known"]
+    assert play((case, f"final {seed}")).named
+
+
+def test_a_single_fast_run_of_half_a_slow_fleet_shows_its_right_speed() -> None:
+    case = next(case for case in half() if case.name == "32 of 64 slow by 10 %, racks known")
+    result = play((case, "last 1"))
+    assert (result.accused, result.exit_1) == ((), True)
