@@ -54,8 +54,8 @@ class Processes:
 
     `most_output`: bytes that a program may print on either stream. Programs that they started, such as the ProxyCommand
     of ssh, are stopped with them, unless those left their process group. Without a session of their own, they can ask
-    questions on the terminal, Ctrl-C reaches them, too, and what they started is not stopped. `grace`: seconds for which
-    standard output may stay open after a program's end.
+    questions on the terminal, Ctrl-C reaches them, too, and what they started is not stopped. `grace`: seconds for
+    which standard output may stay open after a program's end.
     """
 
     def __init__(self, most_output: int = MOST_OUTPUT, *, new_session: bool = True, grace: float = math.inf) -> None:
