@@ -114,11 +114,12 @@ def costs(
         is_plain = not one.data.get("InstanceLifecycle") and not one.data.get("CapacityReservationId")
         kinds.setdefault((str(one.data.get("InstanceType")), is_plain), []).append(one)
     for (name, is_plain), several in sorted(kinds.items()):
-        price = prices.usd.get(name) if is_plain and state.region == prices.region else None
-        why = f"{prices.source}, {prices.day}" if price is not None else _no_price(is_plain, name, state.region)
-        spent = [_until(price, one.data.get("LaunchTime"), now) for one in several]
+        price = prices.of(state.region, name) if is_plain else None
+        why = price.origin(now.date()) if price is not None else _no_price(is_plain, name, state.region)
+        usd = None if price is None else price.usd
+        spent = [_until(usd, one.data.get("LaunchTime"), now) for one in several]
         known = [one for one in spent if one is not None]
-        hourly = None if price is None else price * len(several)
+        hourly = None if usd is None else usd * len(several)
         rows.append((Cost(f"{len(several)} {name}", hourly, why), sum(known) if len(known) == len(spent) else None))
     return rows
 

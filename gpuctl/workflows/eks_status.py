@@ -14,7 +14,7 @@ from gpuctl.eks.cost import Cost
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State, expires, from_answer
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_destroy, eks_plan
+from gpuctl.workflows import eks_destroy, eks_prices
 
 Connect = Callable[[str], Aws]  # region -> login
 
@@ -38,7 +38,7 @@ def read_status(aws: Aws, cluster: str) -> EksStatus:
     versions = converted(answers, lambda rows: [read.version(one) for one in rows], "read the versions of EKS")
     now = datetime.now(UTC)
     findings = status.judge(state, instances, versions, now)
-    return EksStatus(state, findings, status.costs(state, instances, versions, eks_plan.read_prices(), now))
+    return EksStatus(state, findings, status.costs(state, instances, versions, eks_prices.read(state.region), now))
 
 
 # ---- reap ------------------------------------------------------------------------------------------------------------
