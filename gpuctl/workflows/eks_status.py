@@ -13,6 +13,7 @@ from gpuctl.eks import destroy, read, removal, status
 from gpuctl.eks.cost import Cost
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State, expires, from_answer
+from gpuctl.eks.spending import owner
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_destroy, eks_prices
 
@@ -46,11 +47,12 @@ def read_status(aws: Aws, cluster: str) -> EksStatus:
 
 @dataclass(frozen=True)
 class Living:
-    """A cluster that gpuctl made. `end`: of its time to live; None for none."""
+    """A cluster that gpuctl made. `end`: of its time to live; None for none. `owner`: by its tag; "" for none."""
 
     cluster: str
     region: str
     end: datetime | None
+    owner: str = ""
 
     @property
     def subject(self) -> str:
@@ -60,7 +62,9 @@ class Living:
 def living(aws: Aws, region: str) -> list[Living]:
     """Clusters of the account that gpuctl made, by their first role; of one region, or of all."""
     roles = [_first_role(one) for one in destroy.clusters(aws)]
-    found = [Living(one.tags[CLUSTER], one.tags[REGION], expires(one)) for one in roles if one is not None]
+    found = [
+        Living(one.tags[CLUSTER], one.tags[REGION], expires(one), owner(one.tags)) for one in roles if one is not None
+    ]
     return sorted((one for one in found if region in ("", one.region)), key=lambda one: (one.region, one.cluster))
 
 

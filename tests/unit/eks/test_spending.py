@@ -1,0 +1,85 @@
+"""Cost of clusters that exist: sums are lower bounds where a price is not known, and never zero for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Verdict
+from gpuctl.eks import spending
+from gpuctl.eks.cost import Prices
+from gpuctl.eks.facts import Version
+from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.spending import Spending
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+END = NOW + timedelta(hours=5)
+VERSIONS = [Version("1.36", date(2027, 8, 2), date(2028, 8, 2)), Version("1.33", date(2026, 7, 29), None)]
+PRICES = Prices("us-east-1", date(2026, 7, 20), "test", {"g4dn.xlarge": 0.5})
+INSTANCE = Object(
+    *(Kind.INSTANCE, "i-1"),
+    data={
+        "InstanceType": "g4dn.xlarge",
+        "State": {"Name": "running"},
+        "LaunchTime": NOW - timedelta(hours=4),
+    },
+)
+DISKS = [Object(Kind.VOLUME, f"vol-{number}", data={"Size": 100}) for number in (1, 2)]
+
+
+def cluster(*around: Object, version: str = "1.36", end: datetime | None = END, owner: str = "") -> Spending:
+    data: dict[str, Any] = {"version": version, "createdAt": NOW - timedelta(hours=10)}
+    state = State("lab", "us-east-1", [Object(Kind.CLUSTER, "lab", data=data), Object(Kind.GROUP, "gpu")])
+    return Spending("lab", "us-east-1", owner, end, spending.parts(state, around, VERSIONS, PRICES, NOW))
+
+
+UNREAD = Spending("far", "eu-west-1", "alice", END, GpuctlError("list", "no permission", "have it allowed"))
+
+
+def test_a_cluster_with_known_prices_has_a_whole_sum() -> None:
+    whole = spending.total(cluster(INSTANCE), NOW)
+    assert (whole.hour, whole.spent, whole.until_end) == pytest.approx((0.6, 3.0, 3.0))
+    assert whole.is_whole
+    (finding,) = spending.judge([cluster(INSTANCE)], NOW)
+    message = "0.60 USD an hour, 3.00 until now, 3.00 more until 2026-11-28 17:00 UTC"
+    assert (finding.verdict, finding.message) == (Verdict.OK, message)
+
+
+def test_extended_support_is_counted() -> None:
+    assert spending.total(cluster(version="1.33"), NOW).hour == pytest.approx(0.6)
+
+
+def test_parts_without_a_price_make_a_lower_bound() -> None:
+    one = cluster(INSTANCE, *DISKS)
+    assert one.known[-1].cost.part == "2 volumes, 200 GiB"
+    assert not spending.total(one, NOW).is_whole
+    (finding,) = spending.judge([one], NOW)
+    assert finding.verdict is Verdict.WARN
+    assert finding.message.startswith("at least 0.60 USD")
+    assert finding.message.endswith("UNKNOWN: 2 volumes, 200 GiB")
+
+
+def test_what_is_over_costs_nothing_more_and_what_has_no_end_has_no_sum() -> None:
+    assert spending.total(cluster(end=NOW - timedelta(hours=1)), NOW).until_end == 0
+    assert spending.total(cluster(end=None), NOW).until_end is None
+
+
+def test_a_cluster_of_which_nothing_is_left_costs_nothing() -> None:
+    nothing = Spending("lab", "us-east-1", "", END, [])
+    assert spending.total(nothing, NOW) == spending.Sum(0.0, 0.0, 0.0, is_whole=True)
+
+
+def test_a_cluster_that_cannot_be_read_is_unknown_and_so_is_the_sum_of_its_owner() -> None:
+    assert [one.verdict for one in spending.judge([UNREAD], NOW)] == [Verdict.UNKNOWN]
+    sums = spending.by_owner([UNREAD, cluster(owner="alice"), cluster(INSTANCE), cluster(end=None)], NOW)
+    assert (sums["alice"].hour, sums["alice"].until_end, sums["alice"].is_whole) == (0.1, None, False)
+    none = sums[spending.NO_OWNER]
+    assert none.hour == pytest.approx(0.7)
+    assert (none.until_end, none.is_whole) == (None, True)
+
+
+def test_an_owner_is_a_tag() -> None:
+    assert [spending.owner(tags) for tags in ({"owner": "alice"}, {"Owner": "bob"}, {})] == ["alice", "bob", ""]
