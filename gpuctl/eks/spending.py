@@ -78,7 +78,7 @@ def parts(
 def _unpriced(kind: Kind, several: Sequence[Object]) -> Cost:
     gib = sum(int(one.data.get("Size") or 0) for one in several)
     size = f", {gib} GiB" if kind is Kind.VOLUME else ""
-    return Cost(f"{plural(len(several), str(kind))}{size}", None, f"gpuctl has no price of a {kind}")
+    return Cost(f"{plural(len(several), str(kind))}{size}", None, "gpuctl has no price of it")
 
 
 def total(one: Spending, now: datetime) -> Sum:

@@ -25,7 +25,8 @@ def chosen(clusters: Sequence[Living], cluster: str, owner: str) -> list[Living]
         return several
     wrong = f"gpuctl made no cluster {cluster}" if cluster else f"no cluster has the tag owner={owner}"
     names = ", ".join(sorted({one.owner if owner else one.cluster for one in clusters} - {""}))
-    hint = f"choose one of {names}" if names else "`gpuctl eks status NAME` reads one that gpuctl did not make"
+    other = "set `owner` in the file's `tags`" if owner else "`gpuctl eks status NAME` reads one that others made"
+    hint = f"choose one of {names}" if names else other
     raise InvalidInput("read the cost", wrong, hint)
 
 

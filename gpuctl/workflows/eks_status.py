@@ -28,6 +28,11 @@ class EksStatus:
     findings: Sequence[Finding]
     costs: Sequence[tuple[Cost, float | None]]
 
+    @property
+    def is_reachable(self) -> bool:
+        """True if the control plane runs, so that Kubernetes can be asked."""
+        return any(one.state in ("ACTIVE", "UPDATING") for one in self.state.of(Kind.CLUSTER))
+
 
 def read_status(aws: Aws, cluster: str) -> EksStatus:
     """The status of a cluster; InvalidInput if AWS has nothing of it."""

@@ -204,7 +204,7 @@ def test_status_names_what_runs_what_does_not_and_what_it_costs(lab: Cloud) -> N
     subnet = backend("eks").clusters["lab"].nodegroups["gpu"].subnets[0]
     wanted = {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large", "SubnetId": subnet}
     bastion = client(lab.url).run_instances(**wanted)["Instances"][0]
-    document = json.loads(run(lab, "status", "lab", "--output", "json").stdout)
+    document = json.loads(run(lab, "status", "lab", "--no-pods", "--output", "json").stdout)
     client(lab.url).terminate_instances(InstanceIds=[bastion["InstanceId"]])
     del backend("ec2").enis[bastion["NetworkInterfaces"][0]["NetworkInterfaceId"]]  # moto keeps it
     assert not any("m5.large" in one["part"] for one in document["costs"])  # of somebody else in the VPC
