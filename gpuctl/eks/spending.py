@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, Number, Verdict, unknown_because, warn
-from gpuctl.eks import status
+from gpuctl.eks import removal, status
 from gpuctl.eks.cost import Cost, Prices
 from gpuctl.eks.objects import Kind, Object, State, costly
 
@@ -21,7 +21,7 @@ PRICED = frozenset({Kind.CLUSTER, Kind.GROUP, Kind.INSTANCE})  # a node group co
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a cluster that costs money: USD an hour, and until now; None where it is not known."""
+    """A part of a cluster that costs money: USD an hour, and at least until now; None where it is not known."""
 
     cost: Cost
     spent: float | None
@@ -48,13 +48,17 @@ class Spending:
 
 @dataclass(frozen=True)
 class Sum:
-    """USD an hour, until now and from now to the end. Lower bounds if `is_whole` is False. None: nothing is known, or
-    for `until_end` also that there is no end."""
+    """USD an hour, until now and from now to the end. None: nothing is known, or for `until_end` also that there is
+    no end. `spent` is a lower bound, as only what runs now is counted; the others are if `is_whole` is False."""
 
     hour: float | None
     spent: float | None
     until_end: float | None
     is_whole: bool
+
+    def bounded(self, value: float | None) -> str:
+        """Text of `hour` or `until_end`."""
+        return usd(value) if self.is_whole else at_least(value)
 
 
 def owner(tags: Mapping[str, str]) -> str:
@@ -63,33 +67,45 @@ def owner(tags: Mapping[str, str]) -> str:
 
 
 def parts(
-    state: State, around: Sequence[Object], versions: status.Versions, prices: Prices, now: datetime
+    state: State, around: removal.Belongings, versions: status.Versions, prices: Prices, now: datetime
 ) -> list[Part]:
-    """Everything of a cluster that costs money. `around`: instances, load balancers, volumes and endpoints of it."""
-    instances = [one for one in around if one.kind is Kind.INSTANCE]
+    """Everything of a cluster that costs money. `around`: instances, load balancers, volumes and endpoints near it."""
+    near = [one for one in around.objects if _is_of(one, around, state.cluster)]
+    instances = [one for one in near if one.kind is Kind.INSTANCE]
     rows = [Part(one, spent) for one, spent in status.costs(state, instances, versions, prices, now)]
     others: dict[Kind, list[Object]] = {}
-    for one in costly([*state.objects, *around]):
+    for one in costly([*state.objects, *near]):
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
-    return rows + [Part(_unpriced(kind, several), None) for kind, several in others.items()]
+    rows += [Part(_unpriced(kind, several, "gpuctl has no price of it"), None) for kind, several in others.items()]
+    if unsure := [one for one in around.of(Kind.VOLUME) if one.name in around.unassigned and one not in near]:
+        cost = _unpriced(Kind.VOLUME, unsure, "no tag or node says whether it is of this cluster")
+        rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
+    return rows
 
 
-def _unpriced(kind: Kind, several: Sequence[Object]) -> Cost:
+def _is_of(item: Object, around: removal.Belongings, cluster: str) -> bool:
+    """True for an object of the cluster; instances of others may run in its VPC."""
+    if item.ours or removal.is_tagged(item, cluster):
+        return True
+    return item.kind is not Kind.INSTANCE and removal.is_of(item, around, cluster)
+
+
+def _unpriced(kind: Kind, several: Sequence[Object], why: str) -> Cost:
     gib = sum(int(one.data.get("Size") or 0) for one in several)
     size = f", {gib} GiB" if kind is Kind.VOLUME else ""
-    return Cost(f"{plural(len(several), str(kind))}{size}", None, "gpuctl has no price of it")
+    return Cost(f"{plural(len(several), str(kind))}{size}", None, why)
 
 
 def total(one: Spending, now: datetime) -> Sum:
     """Sum of a cluster."""
     if isinstance(one.parts, GpuctlError):
         return Sum(None, None, None, is_whole=False)
-    hour, hour_whole = _added(part.cost.usd_hour for part in one.known)
-    spent, spent_whole = _added(part.spent for part in one.known)
+    hour, is_whole = _added(part.cost.usd_hour for part in one.known)
+    spent, _ = _added(part.spent for part in one.known)
     left = None if one.end is None else max(0.0, (one.end - now).total_seconds() / 3600)
     until = None if left is None or hour is None else hour * left
-    return Sum(hour, spent, until, hour_whole and spent_whole)
+    return Sum(hour, spent, until, is_whole)
 
 
 def by_owner(clusters: Sequence[Spending], now: datetime) -> dict[str, Sum]:
@@ -125,11 +141,12 @@ def judge(clusters: Sequence[Spending], now: datetime) -> list[Finding]:
             continue
         whole = total(one, now)
         missing = [part.cost.part for part in one.parts if part.cost.usd_hour is None or part.spent is None]
-        values = {"usd_hour": whole.hour, "usd": whole.spent}
+        values = {"usd_hour": whole.hour, "usd_at_least": whole.spent}
         numbers: dict[str, Number] = {key: round(value, 2) for key, value in values.items() if value is not None}
-        message = f"{usd(whole.hour)} USD an hour, {usd(whole.spent)} until now, {_until(one, whole, now)}"
+        hour, spent = whole.bounded(whole.hour), at_least(whole.spent)
+        message = f"{hour} USD an hour, {spent} until now, {_until(one, whole, now)}"
         if missing:
-            text = f"at least {message}; UNKNOWN: {named(missing)}"
+            text = f"{message}; UNKNOWN: {named(missing)}"
             findings.append(warn("cost", one.subject, text, "look at the bill: AWS Cost Explorer", **numbers))
         else:
             findings.append(Finding("cost", one.subject, Verdict.OK, message, numbers))
@@ -141,8 +158,12 @@ def _until(one: Spending, whole: Sum, now: datetime) -> str:
         return "without an end"
     if one.end <= now:
         return f"and its time ended at {one.end:%Y-%m-%d %H:%M} UTC"
-    return f"{usd(whole.until_end)} more until {one.end:%Y-%m-%d %H:%M} UTC"
+    return f"{whole.bounded(whole.until_end)} more until {one.end:%Y-%m-%d %H:%M} UTC"
 
 
 def usd(value: float | None) -> str:
     return "UNKNOWN" if value is None else f"{value:.2f}"
+
+
+def at_least(value: float | None) -> str:
+    return usd(value) if value is None else f"at least {usd(value)}"

@@ -8,7 +8,7 @@ from datetime import datetime
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.aws import Aws, Request, converted
 from gpuctl.eks import read as values
-from gpuctl.eks import removal, spending
+from gpuctl.eks import spending
 from gpuctl.eks import state as states
 from gpuctl.eks.objects import Kind
 from gpuctl.eks.spending import Part, Spending
@@ -40,16 +40,9 @@ def _parts(connect: Callable[[str], Aws], one: Living, now: datetime) -> list[Pa
         aws = connect(one.region)
         state = states.read(aws, one.cluster)
         around = eks_destroy.around(aws, state, AROUND)
-        objects = [
-            each
-            for each in around.objects
-            if each.ours
-            or removal.is_tagged(each, one.cluster)
-            or (each.kind is not Kind.INSTANCE and removal.is_of(each, around, one.cluster))  # others in our VPC
-        ]
         request = Request("list the versions of EKS", "eks", "DescribeClusterVersions", "clusterVersions")
         answers = aws.read_all({"versions": request}, lambda answer: answer)["versions"]
         versions = converted(answers, lambda rows: [values.version(row) for row in rows], "read the versions of EKS")
-        return spending.parts(state, objects, versions, eks_prices.read(one.region), now)
+        return spending.parts(state, around, versions, eks_prices.read(one.region), now)
     except GpuctlError as error:
         return error

@@ -45,7 +45,7 @@ def cost(request: CostRequest, strict: bool, form: Form, metrics: Path | None) -
     """Show the cost of clusters that gpuctl made: an hour, until now, and until the end of their time to live.
 
     Counted is what runs now, since its start: the cost until now is at least that. Parts without a known price are
-    named, and make every sum a lower bound (WARN). Exit code 1 if a cluster cannot be read.
+    named, and make the other sums lower bounds, too (WARN). Exit code 1 if a cluster cannot be read.
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import spending
@@ -70,38 +70,36 @@ def cost(request: CostRequest, strict: bool, form: Form, metrics: Path | None) -
 
 
 def _show(costs: Sequence[Spending], results: Sequence[Finding], owners: Mapping[str, Sum]) -> None:
-    from gpuctl.eks.spending import usd
+    from gpuctl.eks.spending import at_least, usd
 
     if not costs:
         click.echo("gpuctl made no cluster")
         return
     rows = [
-        (one.subject, part.cost.part, usd(part.cost.usd_hour), usd(part.spent), part.cost.why)
+        (one.subject, part.cost.part, usd(part.cost.usd_hour), at_least(part.spent), part.cost.why)
         for one in costs
         for part in one.known
     ]
     output.table(("CLUSTER", "PART", "USD/HOUR", "USD SO FAR", "SOURCE"), rows)
     click.echo()
-    lines = [(name, usd(one.hour), usd(one.spent), usd(one.until_end), _bound(one)) for name, one in owners.items()]
-    output.table(("OWNER", "USD/HOUR", "USD SO FAR", "USD UNTIL END", "SUM"), lines)
+    lines = [
+        (name, one.bounded(one.hour), at_least(one.spent), one.bounded(one.until_end)) for name, one in owners.items()
+    ]
+    output.table(("OWNER", "USD/HOUR", "USD SO FAR", "USD UNTIL END"), lines)
     click.echo()
     findings.show(results)
     click.echo("without disks of nodes, traffic and addons")
 
 
-def _bound(one: Sum) -> str:
-    return "whole" if one.is_whole else "at least"
-
-
 def _amounts(one: Sum) -> dict[str, Any]:
-    values = {"usd_hour": one.hour, "usd": one.spent, "usd_until_end": one.until_end}
+    values = {"usd_hour": one.hour, "usd_at_least": one.spent, "usd_until_end": one.until_end}
     rounded = {key: None if value is None else round(value, 2) for key, value in values.items()}
     return {**rounded, "is_lower_bound": not one.is_whole}
 
 
 def _plain(one: Spending, whole: Sum) -> dict[str, Any]:
     parts = [
-        {"part": part.cost.part, "usd_hour": part.cost.usd_hour, "usd": part.spent, "source": part.cost.why}
+        {"part": part.cost.part, "usd_hour": part.cost.usd_hour, "usd_at_least": part.spent, "source": part.cost.why}
         for part in one.known
     ]
     ends = None if one.end is None else one.end.isoformat()

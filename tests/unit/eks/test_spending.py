@@ -13,6 +13,7 @@ from gpuctl.eks import spending
 from gpuctl.eks.cost import Prices
 from gpuctl.eks.facts import Version
 from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.removal import Belongings
 from gpuctl.eks.spending import Spending
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -21,6 +22,7 @@ VERSIONS = [Version("1.36", date(2027, 8, 2), date(2028, 8, 2)), Version("1.33",
 PRICES = Prices("us-east-1", date(2026, 7, 20), "test", {"g4dn.xlarge": 0.5})
 INSTANCE = Object(
     *(Kind.INSTANCE, "i-1"),
+    ours=True,
     data={
         "InstanceType": "g4dn.xlarge",
         "State": {"Name": "running"},
@@ -33,18 +35,18 @@ DISKS = [Object(Kind.VOLUME, f"vol-{number}", data={"Size": 100}) for number in 
 def cluster(*around: Object, version: str = "1.36", end: datetime | None = END, owner: str = "") -> Spending:
     data: dict[str, Any] = {"version": version, "createdAt": NOW - timedelta(hours=10)}
     state = State("lab", "us-east-1", [Object(Kind.CLUSTER, "lab", data=data), Object(Kind.GROUP, "gpu")])
-    return Spending("lab", "us-east-1", owner, end, spending.parts(state, around, VERSIONS, PRICES, NOW))
+    return Spending("lab", "us-east-1", owner, end, spending.parts(state, Belongings(around), VERSIONS, PRICES, NOW))
 
 
 UNREAD = Spending("far", "eu-west-1", "alice", END, GpuctlError("list", "no permission", "have it allowed"))
 
 
-def test_a_cluster_with_known_prices_has_a_whole_sum() -> None:
+def test_a_cluster_with_known_prices_has_a_whole_sum_an_hour_and_a_lower_bound_until_now() -> None:
     whole = spending.total(cluster(INSTANCE), NOW)
     assert (whole.hour, whole.spent, whole.until_end) == pytest.approx((0.6, 3.0, 3.0))
     assert whole.is_whole
     (finding,) = spending.judge([cluster(INSTANCE)], NOW)
-    message = "0.60 USD an hour, 3.00 until now, 3.00 more until 2026-11-28 17:00 UTC"
+    message = "0.60 USD an hour, at least 3.00 until now, 3.00 more until 2026-11-28 17:00 UTC"
     assert (finding.verdict, finding.message) == (Verdict.OK, message)
 
 
@@ -79,6 +81,16 @@ def test_a_cluster_that_cannot_be_read_is_unknown_and_so_is_the_sum_of_its_owner
     none = sums[spending.NO_OWNER]
     assert none.hour == pytest.approx(0.7)
     assert (none.until_end, none.is_whole) == (None, True)
+
+
+def test_a_volume_that_may_be_of_the_cluster_is_an_unknown_part() -> None:
+    around = Belongings(DISKS, unassigned=frozenset({"vol-2"}))
+    parts = spending.parts(State("lab", "us-east-1"), around, VERSIONS, PRICES, NOW)
+    assert [(one.cost.part, one.cost.usd_hour) for one in parts] == [
+        ("1 volume, 100 GiB", None),
+        ("1 volume, 100 GiB, perhaps not of it", None),
+    ]
+    assert "no tag or node" in parts[1].cost.why
 
 
 def test_an_owner_is_a_tag() -> None:
