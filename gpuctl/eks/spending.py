@@ -9,7 +9,7 @@ from datetime import datetime
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named, plural
-from gpuctl.domain.findings import Finding, Number, Verdict, unknown_because, warn
+from gpuctl.domain.findings import Finding, Number, Verdict, unknown_because
 from gpuctl.eks import removal, status
 from gpuctl.eks.cost import Cost, Prices
 from gpuctl.eks.objects import Kind, Object, State, costly
@@ -49,7 +49,7 @@ class Spending:
 @dataclass(frozen=True)
 class Sum:
     """USD an hour, until now and from now to the end. None: nothing is known, or for `until_end` also that there is
-    no end. `spent` is a lower bound, as only what runs now is counted; the others are if `is_whole` is False."""
+    no end to come. `spent` is a lower bound, as only what runs now is counted; the others only if not `is_whole`."""
 
     hour: float | None
     spent: float | None
@@ -103,13 +103,13 @@ def total(one: Spending, now: datetime) -> Sum:
         return Sum(None, None, None, is_whole=False)
     hour, is_whole = _added(part.cost.usd_hour for part in one.known)
     spent, _ = _added(part.spent for part in one.known)
-    left = None if one.end is None else max(0.0, (one.end - now).total_seconds() / 3600)
+    left = None if one.end is None or one.end <= now else (one.end - now).total_seconds() / 3600
     until = None if left is None or hour is None else hour * left
     return Sum(hour, spent, until, is_whole)
 
 
 def by_owner(clusters: Sequence[Spending], now: datetime) -> dict[str, Sum]:
-    """Sum of each owner. `until_end` is None if a cluster of the owner has no end."""
+    """Sum of each owner. `until_end` is None if a cluster of the owner has no end to come."""
     owned: dict[str, list[Sum]] = {}
     for one in clusters:
         owned.setdefault(one.owner or NO_OWNER, []).append(total(one, now))
@@ -145,19 +145,28 @@ def judge(clusters: Sequence[Spending], now: datetime) -> list[Finding]:
         numbers: dict[str, Number] = {key: round(value, 2) for key, value in values.items() if value is not None}
         hour, spent = whole.bounded(whole.hour), at_least(whole.spent)
         message = f"{hour} USD an hour, {spent} until now, {_until(one, whole, now)}"
-        if missing:
-            text = f"{message}; UNKNOWN: {named(missing)}"
-            findings.append(warn("cost", one.subject, text, "look at the bill: AWS Cost Explorer", **numbers))
-        else:
-            findings.append(Finding("cost", one.subject, Verdict.OK, message, numbers))
+        text = f"{message}; UNKNOWN: {named(missing)}" if missing else message
+        verdict, hint = _verdict(one, now)
+        if missing and verdict is Verdict.OK:
+            verdict, hint = Verdict.WARN, "look at the bill: AWS Cost Explorer"
+        findings.append(Finding("cost", one.subject, verdict, text, numbers, hint))
     return findings
+
+
+def _verdict(one: Spending, now: datetime) -> tuple[Verdict, str]:
+    """Verdict and hint by the end of the time to live, as of the finding `ttl`."""
+    if one.end is None:
+        return Verdict.WARN, "set `ttl`, or destroy it yourself"
+    if one.end <= now:
+        return Verdict.FAIL, "`gpuctl eks reap`, or `gpuctl eks destroy`"
+    return Verdict.OK, ""
 
 
 def _until(one: Spending, whole: Sum, now: datetime) -> str:
     if one.end is None:
-        return "without an end"
+        return "and no time to live is set"
     if one.end <= now:
-        return f"and its time ended at {one.end:%Y-%m-%d %H:%M} UTC"
+        return f"and its time to live ended at {one.end:%Y-%m-%d %H:%M} UTC"
     return f"{whole.bounded(whole.until_end)} more until {one.end:%Y-%m-%d %H:%M} UTC"
 
 

@@ -64,9 +64,15 @@ def test_parts_without_a_price_make_a_lower_bound() -> None:
     assert finding.message.endswith("UNKNOWN: 2 volumes, 200 GiB")
 
 
-def test_what_is_over_costs_nothing_more_and_what_has_no_end_has_no_sum() -> None:
-    assert spending.total(cluster(end=NOW - timedelta(hours=1)), NOW).until_end == 0
-    assert spending.total(cluster(end=None), NOW).until_end is None
+@pytest.mark.parametrize(
+    ("end", "verdict", "hint"), [(NOW - timedelta(hours=1), Verdict.FAIL, "eks reap"), (None, Verdict.WARN, "ttl")]
+)
+def test_what_is_over_or_has_no_end_costs_on(end: datetime | None, verdict: Verdict, hint: str) -> None:
+    one = cluster(end=end)
+    assert spending.total(one, NOW).until_end is None
+    assert spending.by_owner([one, cluster()], NOW)[spending.NO_OWNER].until_end is None
+    (finding,) = spending.judge([one], NOW)
+    assert (finding.verdict, hint in finding.hint) == (verdict, True)
 
 
 def test_a_cluster_of_which_nothing_is_left_costs_nothing() -> None:
