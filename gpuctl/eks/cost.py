@@ -69,9 +69,7 @@ def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
     for group in cluster.node_groups:
         first = paid_by.setdefault(group.reservation, group.name) if group.reservation else group.name
         one = reserved.get(group.reservation)
-        parts.append(
-            _cost(group, cluster, prices, one, facts.now.date()) if first == group.name else _shared(group, first)
-        )
+        parts.append(_cost(group, cluster, facts, prices, one) if first == group.name else _shared(group, first))
     return parts
 
 
@@ -88,16 +86,19 @@ def _control_plane(cluster: EksCluster, facts: Facts) -> Cost:
     return Cost("control plane", EXTENDED_USD if extended else CONTROL_PLANE_USD, "Amazon EKS pricing")
 
 
-def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices, reserved: Reservation | None, today: date) -> Cost:
+def _cost(group: NodeGroup, cluster: EksCluster, facts: Facts, prices: Prices, reserved: Reservation | None) -> Cost:
     part = f"{group.name}: {group.desired} {group.instance_type}"
     if group.capacity is Capacity.SPOT:
         return Cost(part, None, "spot prices change from hour to hour")
     if group.capacity is Capacity.BLOCK:
         return Cost(part, 0.0, "paid when the block was bought")
+    if facts.tenancy != "default":
+        known = "not known" if isinstance(facts.tenancy, GpuctlError) else facts.tenancy
+        return Cost(part, None, f"the tenancy of the VPC is {known}, and the prices are those of shared hardware")
     price = prices.of(cluster.region, group.instance_type)
     if price is None:
         return Cost(part, None, f"no price of it in {cluster.region} is known: --prices asks AWS")
-    source = price.origin(today)
+    source = price.origin(facts.now.date())
     if group.capacity is Capacity.RESERVATION:
         return _reserved(part, price.usd, reserved, source)
     return Cost(part, price.usd * group.desired, source)

@@ -111,8 +111,7 @@ def costs(
         rows.append((Cost("control plane", hourly, why), _until(hourly, plane.data.get("createdAt"), now)))
     kinds: dict[tuple[str, bool], list[Object]] = {}
     for one in filter(_runs, instances):
-        is_plain = not one.data.get("InstanceLifecycle") and not one.data.get("CapacityReservationId")
-        kinds.setdefault((str(one.data.get("InstanceType")), is_plain), []).append(one)
+        kinds.setdefault((str(one.data.get("InstanceType")), _is_plain(one.data)), []).append(one)
     for (name, is_plain), several in sorted(kinds.items()):
         price = prices.of(state.region, name) if is_plain else None
         why = price.origin(now.date()) if price is not None else _no_price(is_plain, name, state.region)
@@ -124,8 +123,20 @@ def costs(
     return rows
 
 
+def _is_plain(instance: Mapping[str, Any]) -> bool:
+    """True for an on-demand instance on shared hardware, with Linux that needs no licence: the prices are of these."""
+    if any(instance.get(key) for key in ("InstanceLifecycle", "CapacityReservationId", "Platform")):
+        return False
+    tenancy = (instance.get("Placement") or {}).get("Tenancy") or "default"
+    return tenancy == "default" and instance.get("PlatformDetails") in (None, "", "Linux/UNIX")
+
+
 def _no_price(is_plain: bool, name: str, region: str) -> str:
-    return f"no price of it in {region} is known" if is_plain else f"{name} on spot, a reservation or block"
+    return (
+        f"no price of it in {region} is known"
+        if is_plain
+        else "on spot, a reservation, a block, dedicated hardware or with a licence"
+    )
 
 
 def _control_plane(plane: Object, versions: Versions, now: datetime) -> float | None:

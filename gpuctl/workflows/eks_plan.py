@@ -223,7 +223,19 @@ def _facts(cluster: EksCluster, types: Sequence[str], answers: Answers) -> Facts
         else {},
         subnet_vpcs=() if isinstance(vpcs, GpuctlError) else vpcs,
         subnet_zones=of("subnets", lambda rows: {one["SubnetId"]: str(one["AvailabilityZoneId"]) for one in rows}),
+        tenancy=_tenancy(cluster, vpcs, answers["vpcs"]),
         vpcs=of("vpcs", len),
         elastic_ips=of("addresses", len),
         simulated=of("simulated", lambda rows: {one["EvalActionName"]: one["EvalDecision"] for one in rows}),
     )
+
+
+def _tenancy(
+    cluster: EksCluster, vpcs: Sequence[str] | GpuctlError, listed: list[Any] | GpuctlError
+) -> str | GpuctlError:
+    """Tenancy of instances in the VPCs of the given subnets; a VPC that is made has shared hardware."""
+    if not cluster.subnets:
+        return "default"
+    if isinstance(vpcs, GpuctlError):
+        return vpcs
+    return converted(listed, lambda rows: read.tenancy(rows, vpcs), "read the tenancy of the VPC")

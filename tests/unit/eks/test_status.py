@@ -78,10 +78,24 @@ def test_cost_is_that_of_what_runs_and_unknown_without_a_price() -> None:
     rows = status.costs(cluster(), [instance(), instance("i-2", 2)], VERSIONS, PRICES, NOW)
     assert [(one.part, one.usd_hour) for one, _ in rows] == [("control plane", 0.10), ("2 g4dn.xlarge", 1.0)]
     assert [spent for _, spent in rows] == pytest.approx([1.0, 3.0])
-    spot = status.costs(cluster(), [instance(InstanceLifecycle="spot")], VERSIONS, PRICES, NOW)
-    assert [(one.usd_hour, spent) for one, spent in spot][1] == (None, None)
     unlisted = status.costs(cluster(), [], GpuctlError("list", "denied"), PRICES, NOW)
     assert [(one.usd_hour, spent) for one, spent in unlisted] == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"InstanceLifecycle": "spot"},
+        {"CapacityReservationId": "cr-1"},
+        {"Placement": {"Tenancy": "dedicated"}},
+        {"Platform": "windows"},
+        {"PlatformDetails": "Red Hat Enterprise Linux"},
+    ],
+)
+def test_the_price_of_plain_linux_on_shared_hardware_is_of_nothing_else(other: dict[str, Any]) -> None:
+    plain = instance(Placement={"Tenancy": "default"}, PlatformDetails="Linux/UNIX")
+    rows = status.costs(cluster(), [plain, instance(**other)], VERSIONS, PRICES, NOW)[1:]
+    assert [(one.usd_hour, spent) for one, spent in rows] == [(None, None), (0.5, 2.0)]
 
 
 @pytest.mark.parametrize(
