@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -106,9 +106,13 @@ def costs(
     """Cost of each part an hour, and until now in USD; None where a price is not known."""
     rows = []
     for plane in state.of(Kind.CLUSTER):
-        hourly = _control_plane(plane, versions, now)
-        why = "Amazon EKS pricing" if hourly is not None else "whether its version has standard support is not known"
-        rows.append((Cost("control plane", hourly, why), _until(hourly, plane.data.get("createdAt"), now)))
+        end, start = _standard_end(plane, versions), plane.data.get("createdAt")
+        if end is None:
+            why = "whether its version has standard support is not known"
+            rows.append((Cost("control plane", None, why), None))
+            continue
+        hourly = EXTENDED_USD if end <= now.date() else CONTROL_PLANE_USD
+        rows.append((Cost("control plane", hourly, "Amazon EKS pricing"), _plane_until(start, end, now)))
     kinds: dict[tuple[str, bool], list[Object]] = {}
     for one in filter(_runs, instances):
         kinds.setdefault((str(one.data.get("InstanceType")), _is_plain(one.data)), []).append(one)
@@ -139,12 +143,20 @@ def _no_price(is_plain: bool, name: str, region: str) -> str:
     )
 
 
-def _control_plane(plane: Object, versions: Versions, now: datetime) -> float | None:
+def _standard_end(plane: Object, versions: Versions) -> date | None:
     known = {} if isinstance(versions, GpuctlError) else {one.name: one for one in versions}
     one = known.get(str(plane.data.get("version")))
-    if one is None or one.standard_end is None:
+    return None if one is None else one.standard_end
+
+
+def _plane_until(start: Any, standard_end: date, now: datetime) -> float | None:
+    """USD of a control plane until now: extended support costs more only after the last day of standard support."""
+    if not isinstance(start, datetime):
         return None
-    return EXTENDED_USD if one.standard_end <= now.date() else CONTROL_PLANE_USD
+    split = datetime.combine(standard_end + timedelta(days=1), time(), UTC)
+    extended_h = (now - max(start, split)).total_seconds() / 3600
+    standard_h = (min(now, split) - start).total_seconds() / 3600
+    return max(0.0, standard_h) * CONTROL_PLANE_USD + max(0.0, extended_h) * EXTENDED_USD
 
 
 def _until(hourly: float | None, start: Any, now: datetime) -> float | None:

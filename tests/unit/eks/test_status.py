@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -80,6 +81,14 @@ def test_cost_is_that_of_what_runs_and_unknown_without_a_price() -> None:
     assert [spent for _, spent in rows] == pytest.approx([1.0, 3.0])
     unlisted = status.costs(cluster(), [], GpuctlError("list", "denied"), PRICES, NOW)
     assert [(one.usd_hour, spent) for one, spent in unlisted] == [(None, None)]
+
+
+@pytest.mark.parametrize(("day", "usd"), [(date(2026, 6, 29), 36 * 0.60 + 66 * 0.10), (date(2026, 1, 1), 102 * 0.60)])
+def test_extended_support_costs_from_its_begin_on(day: date, usd: float) -> None:
+    old = cluster()
+    plane = replace(old.objects[1], data={"version": "1.36", "createdAt": NOW - timedelta(hours=102)})
+    (row,) = status.costs(replace(old, objects=[plane]), [], [Version("1.36", day, None)], PRICES, NOW)
+    assert (row[0].usd_hour, row[1]) == (0.60, pytest.approx(usd))
 
 
 @pytest.mark.parametrize(
