@@ -36,7 +36,7 @@ def price(products: Sequence[Any], region: str, name: str, today: date) -> Price
     """
     doing = f"read the price of {name} in {region}"
     try:
-        rows = [row for text in products for row in _hourly(json.loads(text), region, name)]
+        rows = [row for text in products for row in _hourly(json.loads(text), region, name, today)]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise GpuctlError(doing, f"AWS's answer does not fit: {type(error).__name__.lower()} {error}") from error
     values = sorted({usd for usd, _ in rows})
@@ -49,16 +49,18 @@ def price(products: Sequence[Any], region: str, name: str, today: date) -> Price
     return Price(values[0], today, f"{SOURCE} (in effect since {since})")
 
 
-def _hourly(product: Mapping[str, Any], region: str, name: str) -> list[tuple[float, date]]:
-    """USD an hour of a product's on-demand terms, and the day from which each is in effect."""
+def _hourly(product: Mapping[str, Any], region: str, name: str, today: date) -> list[tuple[float, date]]:
+    """USD an hour of a product's on-demand terms, and the day since which each is in effect."""
     attributes = product["product"]["attributes"]
     if (attributes["regionCode"], attributes["instanceType"]) != (region, name):
         return []
-    if any(attributes.get(key, value) != value for key, value in PLAIN_LINUX.items()):
+    if any(attributes.get(key) != value for key, value in PLAIN_LINUX.items()):
         return []
     rows = []
     for term in product["terms"].get("OnDemand", {}).values():
         day = date.fromisoformat(str(term["effectiveDate"])[:10])
+        if day > today:
+            continue
         for one in term["priceDimensions"].values():
             usd = float(one["pricePerUnit"].get("USD", 0))
             if one["unit"] == "Hrs" and usd > 0 and math.isfinite(usd):  # 0: a product that is not sold this way

@@ -10,7 +10,7 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.eks.cost import Price, Prices
-from gpuctl.eks.price_list import price
+from gpuctl.eks.price_list import PLAIN_LINUX, price
 from tests.rig.eks_answers import product
 
 TODAY = date(2026, 11, 28)
@@ -46,6 +46,21 @@ def test_no_price_is_guessed(products: list[str], words: str) -> None:
     with pytest.raises(GpuctlError) as caught:
         of(*products)
     assert words in caught.value.wrong
+
+
+@pytest.mark.parametrize("missing", PLAIN_LINUX)
+def test_a_product_that_does_not_say_what_it_is_is_not_taken(missing: str) -> None:
+    plain = json.loads(product())
+    del plain["product"]["attributes"][missing]
+    with pytest.raises(GpuctlError, match="no on-demand price"):
+        of(json.dumps(plain))
+
+
+def test_the_price_of_a_later_day_is_not_that_of_today() -> None:
+    later = product("0.9").replace("2026-11-01", "2026-12-01")
+    assert of(product("0.6"), later).usd == 0.6
+    with pytest.raises(GpuctlError, match="no on-demand price"):
+        of(later)
 
 
 def test_the_newer_of_two_prices_counts_and_a_region_has_its_own() -> None:
