@@ -110,9 +110,15 @@ def _reserved(part: str, price: float, reserved: Reservation | None, source: str
     return Cost(part, price * reserved.total, f"of {reserved.total} reserved, used or not; {source}")
 
 
+def priced(cluster: EksCluster) -> list[str]:
+    """Types whose on-demand price is used: not those on spot or on a block."""
+    uses = (Capacity.ON_DEMAND, Capacity.RESERVATION)
+    return sorted({group.instance_type for group in cluster.node_groups if group.capacity in uses})
+
+
 def price_day(cluster: EksCluster, prices: Prices) -> date | None:
-    """The oldest date of the prices of a cluster's types; None if none has a price."""
-    used = [prices.of(cluster.region, group.instance_type) for group in cluster.node_groups]
+    """The oldest date of the prices that are used; None if none has a price."""
+    used = [prices.of(cluster.region, name) for name in priced(cluster)]
     return min((one.day for one in used if one is not None), default=None)
 
 

@@ -50,8 +50,7 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False) -> EksPlan:
     """Ask AWS for everything that a cluster depends on, and judge it. `refresh`: ask for prices, too."""
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster)
-    kinds = sorted({group.instance_type for group in cluster.node_groups})
-    findings += eks_prices.refresh(aws, kinds) if refresh else []
+    findings += eks_prices.refresh(aws, cost.priced(cluster)) if refresh else []
     prices = eks_prices.read(cluster.region)
     parts = cost.costs(cluster, facts, prices)
     findings += [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
