@@ -34,7 +34,7 @@ class Price:
 class Prices:
     """On-demand prices of instance types: those that gpuctl carries, of one region, and ones that AWS listed later.
 
-    `listed`: (region, type) -> price.
+    `listed`: (region, type) -> price. `damage`: the error that kept stored ones from being read.
     """
 
     region: str
@@ -42,6 +42,7 @@ class Prices:
     source: str
     usd: Mapping[str, float]
     listed: Mapping[tuple[str, str], Price] = field(default_factory=dict)
+    damage: GpuctlError | None = None
 
     def of(self, region: str, name: str) -> Price | None:
         """The newest price of a type in a region; None for none."""

@@ -52,6 +52,7 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False) -> EksPlan:
     facts, listing, nodes, around = ask(aws, cluster)
     findings += eks_prices.refresh(aws, cost.priced(cluster)) if refresh else []
     prices = eks_prices.read(cluster.region)
+    findings += eks_prices.judge(prices)
     parts = cost.costs(cluster, facts, prices)
     findings += [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
     if cluster.subnets:

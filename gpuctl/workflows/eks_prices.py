@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import yaml
@@ -15,7 +18,7 @@ import gpuctl
 from gpuctl.core import json_file
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import cache_dir, private, write_atomically
-from gpuctl.domain.findings import Finding, ok, unknown
+from gpuctl.domain.findings import Finding, ok, unknown, unknown_because
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import price_list
 from gpuctl.eks.cost import Price, Prices
@@ -35,8 +38,9 @@ class _Row:
 
 @dataclass(frozen=True)
 class _File:
-    """Stored prices by instance type."""
+    """Stored prices of a region by instance type."""
 
+    region: str
     prices: dict[str, _Row]
 
 
@@ -45,10 +49,24 @@ def _file(region: str) -> Path:
 
 
 def read(region: str) -> Prices:
-    """The prices that gpuctl carries, and the stored ones of this region; InvalidInput for a damaged file."""
+    """The prices that gpuctl carries, and the stored ones of this region, or the error of a damaged file."""
     plain = yaml.safe_load(CARRIED.read_text())
     day = date.fromisoformat(str(plain["date"]))
-    return Prices(plain["region"], day, plain["source"], plain["prices"], _stored(region))
+    listed: dict[tuple[str, str], Price] = {}
+    damage = None
+    try:
+        listed = _stored(region)
+    except InvalidInput as error:
+        damage = error
+    return Prices(plain["region"], day, plain["source"], plain["prices"], listed, damage)
+
+
+def judge(prices: Prices) -> list[Finding]:
+    """UNKNOWN if the stored prices could not be read: the carried ones are used, which may be older."""
+    if prices.damage is None:
+        return []
+    message = f"{prices.damage}; the prices that gpuctl carries are used"
+    return [unknown("prices", "stored prices", message, prices.damage.hint)]
 
 
 def _stored(region: str) -> dict[tuple[str, str], Price]:
@@ -57,14 +75,21 @@ def _stored(region: str) -> dict[tuple[str, str], Price]:
         return {}
     doing = f"read the prices of {path}"
     value = json_file.load(path, doing, HINT)
-    rows = json_file.fitting(value, _File, doing, HINT).prices
+    file = json_file.fitting(value, _File, doing, HINT)
+    if file.region != region:
+        raise InvalidInput(doing, f"they are of {file.region}, not of {region}", HINT)
+    latest = datetime.now(UTC).date() + timedelta(days=1)  # of another machine's clock
     try:
-        prices = {(region, name): Price(row.usd, date.fromisoformat(row.day), row.source) for name, row in rows.items()}
+        prices = {
+            (region, name): Price(row.usd, date.fromisoformat(row.day), row.source) for name, row in file.prices.items()
+        }
     except ValueError as error:
         raise InvalidInput(doing, f"a date is wrong: {error}", HINT) from error
     for (_, name), one in prices.items():
-        if one.usd <= 0:
+        if not 0 < one.usd < math.inf:
             raise InvalidInput(doing, f"the price of {name} is {one.usd:g}", HINT)
+        if one.day > latest:
+            raise InvalidInput(doing, f"the price of {name} is of {one.day}, a day to come", HINT)
     return prices
 
 
@@ -93,8 +118,10 @@ def refresh(aws: Aws, types: Sequence[str]) -> list[Finding]:
             findings.append(
                 unknown("prices", name, f"{error.wrong}; an older price stays in use, if one is known", error.hint)
             )
-    if prices:
+    try:
         _store(region, prices)
+    except GpuctlError as error:
+        findings.append(unknown_because("prices", "stored prices", error))
     return findings
 
 
@@ -111,12 +138,27 @@ def _price(answer: list[str] | GpuctlError, region: str, name: str, today: date)
 
 def _store(region: str, prices: Mapping[str, Price]) -> None:
     """Replace the stored prices of these types; a damaged file is replaced as a whole."""
-    try:
-        old = _stored(region)
-    except InvalidInput:
-        old = {}
-    merged = {**{name: one for (_, name), one in old.items()}, **prices}
-    rows = {name: {"usd": one.usd, "day": str(one.day), "source": one.source} for name, one in merged.items()}
+    if not prices:
+        return
     path = _file(region)
-    private(path.parent)
-    write_atomically(path, json.dumps({"prices": dict(sorted(rows.items()))}, indent=1) + "\n")
+    with _locked(path):
+        try:
+            old = _stored(region)
+        except InvalidInput:
+            old = {}
+        merged = {**{name: one for (_, name), one in old.items()}, **prices}
+        rows = {name: {"usd": one.usd, "day": str(one.day), "source": one.source} for name, one in merged.items()}
+        whole = {"region": region, "prices": dict(sorted(rows.items()))}
+        write_atomically(path, json.dumps(whole, indent=1) + "\n")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Serialise changes of concurrent plans."""
+    try:
+        private(path.parent)
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise GpuctlError(f"store prices in {path}", error.strerror or str(error)) from error

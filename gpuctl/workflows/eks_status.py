@@ -43,8 +43,9 @@ def read_status(aws: Aws, cluster: str) -> EksStatus:
     answers = aws.read_all({"versions": request}, lambda answer: answer)["versions"]
     versions = converted(answers, lambda rows: [read.version(one) for one in rows], "read the versions of EKS")
     now = datetime.now(UTC)
-    findings = status.judge(state, instances, versions, now)
-    return EksStatus(state, findings, status.costs(state, instances, versions, eks_prices.read(state.region), now))
+    prices = eks_prices.read(state.region)
+    findings = [*status.judge(state, instances, versions, now), *eks_prices.judge(prices)]
+    return EksStatus(state, findings, status.costs(state, instances, versions, prices, now))
 
 
 # ---- reap ------------------------------------------------------------------------------------------------------------

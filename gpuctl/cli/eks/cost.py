@@ -49,7 +49,7 @@ def cost(request: CostRequest, strict: bool, form: Form, metrics: Path | None) -
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import spending
-    from gpuctl.workflows import eks_cost, eks_plan, eks_status
+    from gpuctl.workflows import eks_cost, eks_plan, eks_prices, eks_status
 
     check_folder(metrics)
     started, now = time.monotonic(), datetime.now(UTC)
@@ -63,6 +63,8 @@ def cost(request: CostRequest, strict: bool, form: Form, metrics: Path | None) -
         "owners": {name: _amounts(one) for name, one in owners.items()},
     }
     results = spending.judge(costs, now)
+    for each in sorted({one.region for one in costs}):
+        results += eks_prices.judge(eks_prices.read(each))
     seconds = round(time.monotonic() - started, 3)
     report = Report("eks cost", {"clusters": results}, details, strict=strict, seconds=seconds)
     publish(report, form, metrics, lambda: _show(costs, results, owners))
