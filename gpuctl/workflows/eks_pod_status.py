@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.cluster.deploy.pod_progress import PodProgress
-from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because, warn
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, unknown_because, warn
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
@@ -19,12 +19,14 @@ from gpuctl.workflows.eks_pod import LOGS, lacks_sshd, progress_of
 from gpuctl.workflows.eks_pod_keys import keys_of
 
 ANSWER_S = 10.0
+DEFAULT = "default"
 ACCESS = "have an access entry of the cluster for this login, or add --no-pods"
 
 
 @dataclass(frozen=True)
 class GpuPod:
-    """A GPU pod. `keys`: number of keys that may log in; None if it is not known, `why` says why."""
+    """A GPU pod. `keys`: number of keys that may log in; None if it is not known, `why` says why. `has_entry`: its name
+    for ssh is written on this machine."""
 
     place: Place
     image: str
@@ -32,11 +34,22 @@ class GpuPod:
     keys: int | None
     why: str = ""
     has_sshd: bool = True
+    has_entry: bool = False
 
     @property
-    def host(self) -> str:
-        """Name for ssh."""
-        return eks_ssh.host_name(self.place)
+    def host(self) -> str | None:
+        """Name for ssh; None while nothing has written it."""
+        return eks_ssh.host_name(self.place) if self.has_entry else None
+
+
+@dataclass(frozen=True)
+class NotAsked:
+    """Kubernetes was not asked for GPU pods."""
+
+    why: str
+
+
+Pods = Sequence[GpuPod] | GpuctlError | NotAsked
 
 
 def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[GpuPod] | GpuctlError:
@@ -50,38 +63,54 @@ def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[Gp
 
 
 def pods(cluster: Cluster, place: Place) -> list[GpuPod]:
-    """GPU pods in the namespace of a cluster."""
+    """GPU pods in the namespace of a cluster; InvalidInput if the namespace does not exist."""
     labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "pod"}
-    return [_pod(cluster, place, one) for one in cluster.find(cluster.kind("v1", "Pod"), labels)]
+    several = cluster.find(cluster.kind("v1", "Pod"), labels)
+    if not several:
+        _check_namespace(cluster, place.namespace)
+    return [_pod(cluster, place, one) for one in several]
+
+
+def _check_namespace(cluster: Cluster, namespace: str) -> None:
+    try:
+        exists = cluster.get(cluster.kind("v1", "Namespace"), namespace) is not None
+    except Forbidden:  # a right to list pods is often of one namespace alone, which then exists
+        return
+    if not exists:
+        raise InvalidInput("list GPU pods", f"the namespace {namespace} does not exist", "name another: `--namespace`")
 
 
 def _pod(cluster: Cluster, any_place: Place, pod: dict[str, Any]) -> GpuPod:
     plain = {**vars(any_place), "pod": str(pod["metadata"]["name"])}
     place, image = Place(**plain), str(pod["spec"]["containers"][0].get("image", ""))
-    progress, has_sshd = progress_of(cluster, pod), not lacks_sshd(pod)
+    progress, has_sshd, has_entry = progress_of(cluster, pod), not lacks_sshd(pod), eks_ssh.has_entry(cluster, place)
     try:
         authorized = keys_of(cluster, place)
     except Forbidden as error:
-        return GpuPod(place, image, progress, None, error.wrong, has_sshd)
+        return GpuPod(place, image, progress, None, error.wrong, has_sshd, has_entry)
     if authorized.unknown:
         why = f"{len(authorized.keys)} keys and {len(authorized.unknown)} lines that may be keys"
-        return GpuPod(place, image, progress, None, why, has_sshd)
-    return GpuPod(place, image, progress, len(authorized.keys), "", has_sshd)
+        return GpuPod(place, image, progress, None, why, has_sshd, has_entry)
+    return GpuPod(place, image, progress, len(authorized.keys), "", has_sshd, has_entry)
 
 
-def judge(cluster: str, several: Sequence[GpuPod] | GpuctlError) -> list[Finding]:
-    """Findings on the pods of a cluster; none for a cluster without one."""
+def judge(cluster: str, several: Pods, namespace: str) -> list[Finding]:
+    """Findings on the pods of a cluster; none if Kubernetes was not asked. `namespace`: "" for `default`."""
+    if isinstance(several, NotAsked):
+        return []
     if isinstance(several, GpuctlError):
         finding = unknown_because("pod", cluster, several)
         return [unknown("pod", cluster, finding.message, several.hint or ACCESS)]
-    return [_judge(one) for one in several]
+    message = f"no GPU pod in namespace {namespace or DEFAULT}"
+    return or_ok("pod", cluster, [_judge(one) for one in several], message)
 
 
 def _judge(one: GpuPod) -> Finding:
     subject, state = f"Pod {one.place.pod}", one.progress
     count = "UNKNOWN keys" if one.keys is None else f"{one.keys} key" + "s" * (one.keys != 1)
     keys = f"{count} ({one.why})" if one.why else count
-    facts = f"image {one.image}; ssh {one.host}, without a load balancer; {keys}"
+    ssh = f"ssh {one.host}, without a load balancer" if one.host else "`gpuctl eks connect` writes its name for ssh"
+    facts = f"image {one.image}; {ssh}; {keys}"
     if not one.has_sshd:
         message = f"the image has no sshd: ssh cannot reach the pod; {facts}"
         return fail("pod", subject, message, "`gpuctl eks pod --replace --image` with one that has openssh-server")
@@ -109,3 +138,12 @@ def plain(one: GpuPod) -> dict[str, Any]:
         "ssh": one.host,
         "keys": one.keys,
     }
+
+
+def details(several: Pods) -> dict[str, Any]:
+    """Pods for JSON; null with the reason if they are not known."""
+    if isinstance(several, NotAsked):
+        return {"pods": None, "pods_unknown": f"Kubernetes was not asked: {several.why}"}
+    if isinstance(several, GpuctlError):
+        return {"pods": None, "pods_unknown": str(several)}
+    return {"pods": [plain(one) for one in several], "pods_unknown": None}

@@ -62,6 +62,12 @@ def check_entry(cluster: Cluster, place: Place) -> None:
         )
 
 
+def has_entry(cluster: Cluster, place: Place) -> bool:
+    """True if the pod's name for ssh leads to it."""
+    path = folder() / f"{host_name(place)}.conf"
+    return path.is_file() and ssh_files.leads_to(_text(path)) == _leads_to(cluster, place)
+
+
 def host_name(place: Place) -> str:
     return ssh_files.host_name([place.cluster, place.pod, place.namespace, place.region or place.context])
 

@@ -15,11 +15,10 @@ import click
 from gpuctl.cli.eks.destroy import place, region, volumes
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
-from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.workflows.eks_pod_status import GpuPod
+    from gpuctl.workflows.eks_pod_status import Pods
     from gpuctl.workflows.eks_status import EksStatus
 
 
@@ -69,33 +68,37 @@ def status(request: StatusRequest, strict: bool, form: Form, metrics: Path | Non
     from gpuctl.domain.report import Report
     from gpuctl.eks.status import plain
     from gpuctl.workflows import eks_plan, eks_pod_status, eks_status
+    from gpuctl.workflows.eks_pod_status import NotAsked
 
     check_folder(metrics)
     started = time.monotonic()
     name, where = place(request.cluster, request.region)
     with output.slow_notice("asking AWS"):
         read = eks_status.read_status(eks_plan.connect(where, request.aws_profile), name)
-        pods: Sequence[GpuPod] | GpuctlError = ()
+        pods: Pods = NotAsked("--no-pods" if not request.pods else "the control plane does not run")
         if request.pods and read.is_reachable:
             pods = eks_pod_status.read(name, read.state.region, request.aws_profile, request.namespace)
-    found = [*read.findings, *eks_pod_status.judge(name, pods)]
+    found = [*read.findings, *eks_pod_status.judge(name, pods, request.namespace)]
     details: dict[str, Any] = {
         "region": read.state.region,
         "objects": [plain(one) for one in read.state.objects],
         "costs": [{"part": one.part, "usd_hour": one.usd_hour, "usd": spent} for one, spent in read.costs],
         "usd_at_least": _sum([spent for _, spent in read.costs]),
-        "pods": None if isinstance(pods, GpuctlError) else [eks_pod_status.plain(one) for one in pods],
+        **eks_pod_status.details(pods),
     }
     seconds = round(time.monotonic() - started, 3)
     report = Report("eks status", {name: found}, details, strict=strict, seconds=seconds)
-    publish(report, form, metrics, lambda: _show(read, found))
+    publish(report, form, metrics, lambda: _show(read, found, pods))
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _show(read: EksStatus, found: Sequence[Finding]) -> None:
+def _show(read: EksStatus, found: Sequence[Finding], pods: Pods) -> None:
     from gpuctl.eks.status import summary
+    from gpuctl.workflows.eks_pod_status import NotAsked
 
     findings.show(found)
+    if isinstance(pods, NotAsked):
+        click.echo(f"GPU pods: Kubernetes was not asked: {pods.why}")
     click.echo(f"objects: {summary(read.state)}")
     rows = ((one.part, _usd(one.usd_hour), _usd(spent), one.why) for one, spent in read.costs)
     output.table(("PART", "USD/HOUR", "USD SO FAR", "SOURCE"), rows)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError
+import pytest
+
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Object, Request
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import objects, public_keys, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.workflows import eks_pod, eks_pod_status
+from gpuctl.workflows import eks_pod, eks_pod_status, eks_ssh
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import PodRequest
+from gpuctl.workflows.eks_pod_status import NotAsked
 from tests.rig.standin_namespace import StandinNamespace
 
 PLACE = Place("lab", "gpu", "lab", "team", [], "123456789012", "us-west-2")
-FACTS = "image registry/ml:1; ssh lab.gpu.team.us-west-2, without a load balancer; 1 key"
+FACTS = "image registry/ml:1; `gpuctl eks connect` writes its name for ssh; 1 key"
 NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+
+@pytest.fixture(autouse=True)
+def files_of_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries for ssh are of no other test, and not the user's."""
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path / "config"))
 
 
 class WithoutSecrets(StandinNamespace):
@@ -42,7 +53,7 @@ def with_pod(status: Object, node: str = "") -> WithoutSecrets:
 
 
 def judged(cluster: WithoutSecrets) -> tuple[str, str]:
-    (finding,) = eks_pod_status.judge("lab", eks_pod_status.pods(cluster, PLACE))
+    (finding,) = eks_pod_status.judge("lab", eks_pod_status.pods(cluster, PLACE), "team")
     assert isinstance(finding, Finding)
     return str(finding.verdict), finding.message
 
@@ -91,7 +102,28 @@ def test_a_pod_without_keys_and_one_of_somebody_else() -> None:
     assert (verdict, "nobody can log in" in message) == ("WARN", True)
 
 
-def test_no_pod_is_no_finding_and_no_answer_is_unknown() -> None:
-    assert eks_pod_status.judge("lab", []) == []
-    (finding,) = eks_pod_status.judge("lab", GpuctlError("list pods", "no permission"))
+def test_the_name_for_ssh_is_shown_once_it_leads_to_the_pod() -> None:
+    cluster = with_pod(READY, "n1")
+    eks_ssh.write_entry(cluster, PLACE, cluster.items[cluster.name("Pod", "gpu")])
+    assert "; ssh lab.gpu.team.us-west-2, without a load balancer;" in judged(cluster)[1]
+    (other,) = eks_pod_status.pods(cluster, replace(PLACE, account="999999999999"))
+    assert other.host is None
+
+
+def test_a_namespace_without_a_gpu_pod_and_one_that_does_not_exist() -> None:
+    cluster = StandinNamespace()
+    with pytest.raises(InvalidInput, match="the namespace team does not exist"):
+        eks_pod_status.pods(cluster, PLACE)
+    cluster.items[cluster.path_of(cluster.kind("v1", "Namespace"), "team")] = {"metadata": {"name": "team"}}
+    (finding,) = eks_pod_status.judge("lab", eks_pod_status.pods(cluster, PLACE), "team")
+    assert (str(finding.verdict), finding.message) == ("OK", "no GPU pod in namespace team")
+
+
+def test_pods_that_were_not_asked_for_or_not_answered_are_null() -> None:
+    assert eks_pod_status.judge("lab", NotAsked("--no-pods"), "") == []
+    assert eks_pod_status.details(NotAsked("--no-pods")) == {
+        "pods": None,
+        "pods_unknown": "Kubernetes was not asked: --no-pods",
+    }
+    (finding,) = eks_pod_status.judge("lab", GpuctlError("list pods", "no permission"), "")
     assert (str(finding.verdict), finding.hint) == ("UNKNOWN", eks_pod_status.ACCESS)
