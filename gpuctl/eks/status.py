@@ -104,7 +104,7 @@ def costs(
     state: State, instances: Sequence[Object], versions: Versions, prices: Prices, now: datetime
 ) -> list[tuple[Cost, float | None]]:
     """Cost of each part an hour, and until now in USD; None where a price is not known."""
-    rows = []
+    rows: list[tuple[Cost, float | None]] = []
     for plane in state.of(Kind.CLUSTER):
         end, start = _standard_end(plane, versions), plane.data.get("createdAt")
         if end is None:

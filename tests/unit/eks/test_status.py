@@ -88,7 +88,7 @@ def test_extended_support_costs_from_its_begin_on(day: date, usd: float) -> None
     old = cluster()
     plane = replace(old.objects[1], data={"version": "1.36", "createdAt": NOW - timedelta(hours=102)})
     (row,) = status.costs(replace(old, objects=[plane]), [], [Version("1.36", day, None)], PRICES, NOW)
-    assert (row[0].usd_hour, row[1]) == (0.60, pytest.approx(usd))
+    assert (row[0].usd_hour, row[1]) == pytest.approx((0.60, usd))
 
 
 @pytest.mark.parametrize(
