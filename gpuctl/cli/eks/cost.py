@@ -45,7 +45,8 @@ def cost(request: CostRequest, strict: bool, form: Form, metrics: Path | None) -
     """Show the cost of clusters that gpuctl made: an hour, until now, and until the end of their time to live.
 
     Counted is what runs now, since its start: the cost until now is at least that. Parts without a known price are
-    named, and make the other sums lower bounds, too (WARN). Exit code 1 if a cluster cannot be read.
+    named, and make the other sums lower bounds, too (WARN). Exit code 1 if a cluster cannot be read, or is
+    past its time to live.
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import spending
