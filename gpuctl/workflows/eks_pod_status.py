@@ -43,13 +43,13 @@ class GpuPod:
 
 
 @dataclass(frozen=True)
-class NotAsked:
+class Skipped:
     """Kubernetes was not asked for GPU pods."""
 
     why: str
 
 
-Pods = Sequence[GpuPod] | GpuctlError | NotAsked
+Pods = Sequence[GpuPod] | GpuctlError | Skipped
 
 
 def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[GpuPod] | GpuctlError:
@@ -96,7 +96,7 @@ def _pod(cluster: Cluster, any_place: Place, pod: dict[str, Any]) -> GpuPod:
 
 def judge(cluster: str, several: Pods, namespace: str) -> list[Finding]:
     """Findings on the pods of a cluster; none if Kubernetes was not asked. `namespace`: "" for `default`."""
-    if isinstance(several, NotAsked):
+    if isinstance(several, Skipped):
         return []
     if isinstance(several, GpuctlError):
         finding = unknown_because("pod", cluster, several)
@@ -142,7 +142,7 @@ def plain(one: GpuPod) -> dict[str, Any]:
 
 def details(several: Pods) -> dict[str, Any]:
     """Pods for JSON; null with the reason if they are not known."""
-    if isinstance(several, NotAsked):
+    if isinstance(several, Skipped):
         return {"pods": None, "pods_unknown": f"Kubernetes was not asked: {several.why}"}
     if isinstance(several, GpuctlError):
         return {"pods": None, "pods_unknown": str(several)}

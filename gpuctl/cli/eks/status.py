@@ -68,14 +68,14 @@ def status(request: StatusRequest, strict: bool, form: Form, metrics: Path | Non
     from gpuctl.domain.report import Report
     from gpuctl.eks.status import plain
     from gpuctl.workflows import eks_plan, eks_pod_status, eks_status
-    from gpuctl.workflows.eks_pod_status import NotAsked
+    from gpuctl.workflows.eks_pod_status import Skipped
 
     check_folder(metrics)
     started = time.monotonic()
     name, where = place(request.cluster, request.region)
     with output.slow_notice("asking AWS"):
         read = eks_status.read_status(eks_plan.connect(where, request.aws_profile), name)
-        pods: Pods = NotAsked("--no-pods" if not request.pods else "the control plane does not run")
+        pods: Pods = Skipped("--no-pods" if not request.pods else "the control plane does not run")
         if request.pods and read.is_reachable:
             pods = eks_pod_status.read(name, read.state.region, request.aws_profile, request.namespace)
     found = [*read.findings, *eks_pod_status.judge(name, pods, request.namespace)]
@@ -94,10 +94,10 @@ def status(request: StatusRequest, strict: bool, form: Form, metrics: Path | Non
 
 def _show(read: EksStatus, found: Sequence[Finding], pods: Pods) -> None:
     from gpuctl.eks.status import summary
-    from gpuctl.workflows.eks_pod_status import NotAsked
+    from gpuctl.workflows.eks_pod_status import Skipped
 
     findings.show(found)
-    if isinstance(pods, NotAsked):
+    if isinstance(pods, Skipped):
         click.echo(f"GPU pods: Kubernetes was not asked: {pods.why}")
     click.echo(f"objects: {summary(read.state)}")
     rows = ((one.part, _usd(one.usd_hour), _usd(spent), one.why) for one, spent in read.costs)

@@ -18,7 +18,7 @@ from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows import eks_pod, eks_pod_status, eks_ssh
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import PodRequest
-from gpuctl.workflows.eks_pod_status import NotAsked
+from gpuctl.workflows.eks_pod_status import Skipped
 from tests.rig.standin_namespace import StandinNamespace
 
 PLACE = Place("lab", "gpu", "lab", "team", [], "123456789012", "us-west-2")
@@ -120,8 +120,8 @@ def test_a_namespace_without_a_gpu_pod_and_one_that_does_not_exist() -> None:
 
 
 def test_pods_that_were_not_asked_for_or_not_answered_are_null() -> None:
-    assert eks_pod_status.judge("lab", NotAsked("--no-pods"), "") == []
-    assert eks_pod_status.details(NotAsked("--no-pods")) == {
+    assert eks_pod_status.judge("lab", Skipped("--no-pods"), "") == []
+    assert eks_pod_status.details(Skipped("--no-pods")) == {
         "pods": None,
         "pods_unknown": "Kubernetes was not asked: --no-pods",
     }
