@@ -111,8 +111,8 @@ def costs(
             why = "whether its version has standard support is not known"
             rows.append((Cost("control plane", None, why), None))
             continue
-        hourly = EXTENDED_USD if end <= now.date() else CONTROL_PLANE_USD
-        rows.append((Cost("control plane", hourly, "Amazon EKS pricing"), _plane_until(start, end, now)))
+        plane_usd = EXTENDED_USD if end <= now.date() else CONTROL_PLANE_USD
+        rows.append((Cost("control plane", plane_usd, "Amazon EKS pricing"), _plane_until(start, end, now)))
     kinds: dict[tuple[str, bool], list[Object]] = {}
     for one in filter(_runs, instances):
         kinds.setdefault((str(one.data.get("InstanceType")), _is_plain(one.data)), []).append(one)
