@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.core.text import plural
 from gpuctl.domain.findings import Finding, Number, Verdict, fail, unknown
 from gpuctl.eks.facts import Facts, Reservation
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
@@ -16,13 +17,40 @@ CONTROL_PLANE_USD, EXTENDED_USD = 0.10, 0.60  # an hour. Source: Amazon EKS pric
 
 
 @dataclass(frozen=True)
+class Price:
+    """USD an hour, the day on which it was valid, and its source."""
+
+    usd: float
+    day: date
+    source: str
+
+    def origin(self, today: date) -> str:
+        """Source, date and age."""
+        days = (today - self.day).days
+        return f"{self.source}, {self.day}" + (f", {plural(days, 'day')} old" if days > 0 else "")
+
+
+@dataclass(frozen=True)
 class Prices:
-    """On-demand prices of one region, USD an hour, with their date and source."""
+    """On-demand prices of instance types: those that gpuctl carries, of one region, and ones that AWS listed later.
+
+    `listed`: (region, type) -> price. `damage`: the error that kept stored ones from being read.
+    """
 
     region: str
     day: date
     source: str
     usd: Mapping[str, float]
+    listed: Mapping[tuple[str, str], Price] = field(default_factory=dict)
+    damage: GpuctlError | None = None
+
+    def of(self, region: str, name: str) -> Price | None:
+        """The newest price of a type in a region; None for none."""
+        listed = self.listed.get((region, name))
+        if region != self.region or name not in self.usd:
+            return listed
+        carried = Price(self.usd[name], self.day, self.source)
+        return listed if listed is not None and listed.day >= carried.day else carried
 
 
 @dataclass(frozen=True)
@@ -42,7 +70,7 @@ def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
     for group in cluster.node_groups:
         first = paid_by.setdefault(group.reservation, group.name) if group.reservation else group.name
         one = reserved.get(group.reservation)
-        parts.append(_cost(group, cluster, prices, one) if first == group.name else _shared(group, first))
+        parts.append(_cost(group, cluster, facts, prices, one) if first == group.name else _shared(group, first))
     return parts
 
 
@@ -59,25 +87,40 @@ def _control_plane(cluster: EksCluster, facts: Facts) -> Cost:
     return Cost("control plane", EXTENDED_USD if extended else CONTROL_PLANE_USD, "Amazon EKS pricing")
 
 
-def _cost(group: NodeGroup, cluster: EksCluster, prices: Prices, reserved: Reservation | None) -> Cost:
+def _cost(group: NodeGroup, cluster: EksCluster, facts: Facts, prices: Prices, reserved: Reservation | None) -> Cost:
     part = f"{group.name}: {group.desired} {group.instance_type}"
     if group.capacity is Capacity.SPOT:
         return Cost(part, None, "spot prices change from hour to hour")
     if group.capacity is Capacity.BLOCK:
         return Cost(part, 0.0, "paid when the block was bought")
-    price = prices.usd.get(group.instance_type) if cluster.region == prices.region else None
+    if facts.tenancy != "default":
+        known = "not known" if isinstance(facts.tenancy, GpuctlError) else facts.tenancy
+        return Cost(part, None, f"the tenancy of the VPC is {known}, and the prices are those of shared hardware")
+    price = prices.of(cluster.region, group.instance_type)
     if price is None:
-        return Cost(part, None, f"no price of it in {cluster.region} is known")
-    source = f"{prices.source}, {prices.day}"
+        return Cost(part, None, f"no price of it in {cluster.region} is known: --prices asks AWS")
+    source = price.origin(facts.now.date())
     if group.capacity is Capacity.RESERVATION:
-        return _reserved(part, price, reserved, source)
-    return Cost(part, price * group.desired, source)
+        return _reserved(part, price.usd, reserved, source)
+    return Cost(part, price.usd * group.desired, source)
 
 
 def _reserved(part: str, price: float, reserved: Reservation | None, source: str) -> Cost:
     if reserved is None:
         return Cost(part, None, "the size of its reservation is not known")
     return Cost(part, price * reserved.total, f"of {reserved.total} reserved, used or not; {source}")
+
+
+def priced(cluster: EksCluster) -> list[str]:
+    """Types whose on-demand price is used: not those on spot or on a block."""
+    uses = (Capacity.ON_DEMAND, Capacity.RESERVATION)
+    return sorted({group.instance_type for group in cluster.node_groups if group.capacity in uses})
+
+
+def price_day(cluster: EksCluster, prices: Prices) -> date | None:
+    """The oldest date of the prices that are used; None if none has a price."""
+    used = [prices.of(cluster.region, name) for name in priced(cluster)]
+    return min((one.day for one in used if one is not None), default=None)
 
 
 def total(parts: Sequence[Cost]) -> float | None:

@@ -58,7 +58,8 @@ class Facts:
 
     `quotas`, `vpc_quotas`: name -> value. `running`: vCPUs by type of running on-demand instances and of unused
     reservations, `running_spot`: of spot instances. `subnet_zones`: subnet -> zone id, `subnet_vpcs`: their VPCs.
-    `vpcs`, `elastic_ips`: how many there are. `simulated`: action -> IAM's decision on it, by a simulation.
+    `tenancy`: that of the subnets' VPCs, "default" for shared hardware. `vpcs`, `elastic_ips`: how many there are.
+    `simulated`: action -> IAM's decision on it, by a simulation.
     """
 
     now: datetime
@@ -73,6 +74,7 @@ class Facts:
     subnet_vpcs: Sequence[str] = ()
     vpc_quotas: Mapping[str, float] | GpuctlError = field(default_factory=dict)
     running_spot: Mapping[str, int] | GpuctlError = field(default_factory=dict)
+    tenancy: str | GpuctlError = "default"
     vpcs: int | GpuctlError = 0
     elastic_ips: int | GpuctlError = 0
     simulated: Mapping[str, str] | GpuctlError = field(default_factory=dict)

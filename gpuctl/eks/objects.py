@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -132,11 +132,12 @@ def expiry(made: datetime, ttl_hours: float | None) -> str:
 
 
 def expires(item: Object) -> datetime | None:
-    """End of the time to live from the tags; None for none, or for a text that is no time."""
+    """End of the time to live from the tags; None for none, or for a text that is no time. UTC without a zone."""
     try:
-        return datetime.fromisoformat(item.tags.get(EXPIRES, ""))
+        end = datetime.fromisoformat(item.tags.get(EXPIRES, ""))
     except ValueError:
         return None
+    return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
 
 
 def tags(cluster: str, region: str, part: str, more: Mapping[str, str]) -> dict[str, str]:

@@ -64,6 +64,12 @@ def _day(value: Any) -> date | None:
     return date.fromisoformat(str(value)[:10]) if value else None
 
 
+def tenancy(rows: Sequence[Answer], vpcs: Sequence[str]) -> str:
+    """Tenancy of instances in these VPCs: "default" if all have it; KeyError for a VPC that is not listed."""
+    found = {str(one["VpcId"]): str(one["InstanceTenancy"]) for one in rows if one["VpcId"] in vpcs}
+    return next((found[name] for name in vpcs if found[name] != "default"), "default")
+
+
 def reservation(answer: Mapping[str, Any]) -> Reservation:
     return Reservation(
         name=answer["CapacityReservationId"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -104,35 +104,59 @@ def costs(
     state: State, instances: Sequence[Object], versions: Versions, prices: Prices, now: datetime
 ) -> list[tuple[Cost, float | None]]:
     """Cost of each part an hour, and until now in USD; None where a price is not known."""
-    rows = []
+    rows: list[tuple[Cost, float | None]] = []
     for plane in state.of(Kind.CLUSTER):
-        hourly = _control_plane(plane, versions, now)
-        why = "Amazon EKS pricing" if hourly is not None else "whether its version has standard support is not known"
-        rows.append((Cost("control plane", hourly, why), _until(hourly, plane.data.get("createdAt"), now)))
+        end, start = _standard_end(plane, versions), plane.data.get("createdAt")
+        if end is None:
+            why = "whether its version has standard support is not known"
+            rows.append((Cost("control plane", None, why), None))
+            continue
+        plane_usd = EXTENDED_USD if end <= now.date() else CONTROL_PLANE_USD
+        rows.append((Cost("control plane", plane_usd, "Amazon EKS pricing"), _plane_until(start, end, now)))
     kinds: dict[tuple[str, bool], list[Object]] = {}
     for one in filter(_runs, instances):
-        is_plain = not one.data.get("InstanceLifecycle") and not one.data.get("CapacityReservationId")
-        kinds.setdefault((str(one.data.get("InstanceType")), is_plain), []).append(one)
+        kinds.setdefault((str(one.data.get("InstanceType")), _is_plain(one.data)), []).append(one)
     for (name, is_plain), several in sorted(kinds.items()):
-        price = prices.usd.get(name) if is_plain and state.region == prices.region else None
-        why = f"{prices.source}, {prices.day}" if price is not None else _no_price(is_plain, name, state.region)
-        spent = [_until(price, one.data.get("LaunchTime"), now) for one in several]
+        price = prices.of(state.region, name) if is_plain else None
+        why = price.origin(now.date()) if price is not None else _no_price(is_plain, name, state.region)
+        usd = None if price is None else price.usd
+        spent = [_until(usd, one.data.get("LaunchTime"), now) for one in several]
         known = [one for one in spent if one is not None]
-        hourly = None if price is None else price * len(several)
+        hourly = None if usd is None else usd * len(several)
         rows.append((Cost(f"{len(several)} {name}", hourly, why), sum(known) if len(known) == len(spent) else None))
     return rows
 
 
+def _is_plain(instance: Mapping[str, Any]) -> bool:
+    """True for an on-demand instance on shared hardware, with Linux that needs no licence: the prices are of these."""
+    if any(instance.get(key) for key in ("InstanceLifecycle", "CapacityReservationId", "Platform")):
+        return False
+    tenancy = (instance.get("Placement") or {}).get("Tenancy") or "default"
+    return tenancy == "default" and instance.get("PlatformDetails") in (None, "", "Linux/UNIX")
+
+
 def _no_price(is_plain: bool, name: str, region: str) -> str:
-    return f"no price of it in {region} is known" if is_plain else f"{name} on spot, a reservation or block"
+    return (
+        f"no price of it in {region} is known"
+        if is_plain
+        else "on spot, a reservation, a block, dedicated hardware or with a licence"
+    )
 
 
-def _control_plane(plane: Object, versions: Versions, now: datetime) -> float | None:
+def _standard_end(plane: Object, versions: Versions) -> date | None:
     known = {} if isinstance(versions, GpuctlError) else {one.name: one for one in versions}
     one = known.get(str(plane.data.get("version")))
-    if one is None or one.standard_end is None:
+    return None if one is None else one.standard_end
+
+
+def _plane_until(start: Any, standard_end: date, now: datetime) -> float | None:
+    """USD of a control plane until now: extended support costs more only after the last day of standard support."""
+    if not isinstance(start, datetime):
         return None
-    return EXTENDED_USD if one.standard_end <= now.date() else CONTROL_PLANE_USD
+    split = datetime.combine(standard_end + timedelta(days=1), time(), UTC)
+    extended_h = (now - max(start, split)).total_seconds() / 3600
+    standard_h = (min(now, split) - start).total_seconds() / 3600
+    return max(0.0, standard_h) * CONTROL_PLANE_USD + max(0.0, extended_h) * EXTENDED_USD
 
 
 def _until(hourly: float | None, start: Any, now: datetime) -> float | None:

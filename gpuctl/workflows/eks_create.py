@@ -34,9 +34,9 @@ def started(aws: Aws, cluster: EksCluster) -> State:
     return state
 
 
-def plan(aws: Aws, cluster: EksCluster, state: State) -> EksPlan:
-    """The plan, without findings on what an earlier run made."""
-    made = eks_plan.plan(aws, cluster)
+def plan(aws: Aws, cluster: EksCluster, state: State, refresh: bool = False) -> EksPlan:
+    """The plan, without findings on what an earlier run made. `refresh`: ask for prices, too."""
+    made = eks_plan.plan(aws, cluster, refresh)
     return replace(made, findings=due(made.findings, state, cluster))
 
 

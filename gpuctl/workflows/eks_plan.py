@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import yaml
-
-import gpuctl
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
@@ -26,11 +22,11 @@ from gpuctl.subnets import read as subnet_values
 from gpuctl.subnets.model import Listing
 from gpuctl.subnets.network import Network
 from gpuctl.subnets.request import SubnetsRequest
+from gpuctl.workflows import eks_prices
 from gpuctl.workflows.eks_addresses import addresses
 from gpuctl.workflows.eks_network import network
 
 Value = TypeVar("Value")
-DATA = Path(gpuctl.__file__).parent / "data"
 ROLE = re.compile(r":assumed-role/([^/]+)/")
 
 
@@ -50,23 +46,19 @@ def connect(region: str, aws_profile: str) -> Aws:
     return Aws(region, aws_profile)
 
 
-def plan(aws: Aws, cluster: EksCluster) -> EksPlan:
-    """Ask AWS for everything that a cluster depends on, and judge it."""
+def plan(aws: Aws, cluster: EksCluster, refresh: bool = False) -> EksPlan:
+    """Ask AWS for everything that a cluster depends on, and judge it. `refresh`: ask for prices, too."""
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster)
-    prices = read_prices()
+    findings += eks_prices.refresh(aws, cost.priced(cluster)) if refresh else []
+    prices = eks_prices.read(cluster.region)
+    findings += eks_prices.judge(prices)
     parts = cost.costs(cluster, facts, prices)
     findings += [*prediction.predict(cluster, facts), *cost.budget(cluster, parts)]
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
         findings += network(cluster, facts, listing, nodes, around)
     return EksPlan(cluster, findings, parts, prices, facts, nodes)
-
-
-def read_prices() -> Prices:
-    """The prices that gpuctl carries."""
-    plain = yaml.safe_load((DATA / "ec2_prices.yml").read_text())
-    return Prices(plain["region"], date.fromisoformat(str(plain["date"])), plain["source"], plain["prices"])
 
 
 def ask(
@@ -231,7 +223,19 @@ def _facts(cluster: EksCluster, types: Sequence[str], answers: Answers) -> Facts
         else {},
         subnet_vpcs=() if isinstance(vpcs, GpuctlError) else vpcs,
         subnet_zones=of("subnets", lambda rows: {one["SubnetId"]: str(one["AvailabilityZoneId"]) for one in rows}),
+        tenancy=_tenancy(cluster, vpcs, answers["vpcs"]),
         vpcs=of("vpcs", len),
         elastic_ips=of("addresses", len),
         simulated=of("simulated", lambda rows: {one["EvalActionName"]: one["EvalDecision"] for one in rows}),
     )
+
+
+def _tenancy(
+    cluster: EksCluster, vpcs: Sequence[str] | GpuctlError, listed: list[Any] | GpuctlError
+) -> str | GpuctlError:
+    """Tenancy of instances in the VPCs of the given subnets; a VPC that is made has shared hardware."""
+    if not cluster.subnets:
+        return "default"
+    if isinstance(vpcs, GpuctlError):
+        return vpcs
+    return converted(listed, lambda rows: read.tenancy(rows, vpcs), "read the tenancy of the VPC")

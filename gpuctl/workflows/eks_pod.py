@@ -149,7 +149,7 @@ def running(cluster: Cluster, place: Place, doing: str) -> Object:
         hint = f"`gpuctl eks pod {place.cluster}` makes it"
         raise InvalidInput(doing, f"the namespace {cluster.namespace} has no pod {place.pod}", hint)
     if not runs(pod, objects.CONTAINER):
-        state = _state(cluster, pod)
+        state = progress_of(cluster, pod)
         raise GpuctlError(doing, f"the pod {place.pod} {_words(state)}", LOGS)
     return pod
 
@@ -253,9 +253,9 @@ def wait(cluster: Cluster, place: Place, pod: Object, patience: Patience, progre
         now = cluster.get(cluster.kind("v1", "Pod"), place.pod)
         if now is None or now["metadata"]["uid"] != uid:
             return [fail("pod", subject, "it was deleted meanwhile", f"`gpuctl eks pod {place.cluster}` makes it")]
-        state, late = _state(cluster, now), time.monotonic() > end
+        state, late = progress_of(cluster, now), time.monotonic() > end
         text = _words(state)
-        if _without_sshd(now):
+        if lacks_sshd(now):
             message = "the image has no sshd: ssh cannot reach the pod"
             return [fail("pod", subject, message, "add --replace and --image with one that has openssh-server")]
         if state.ready:
@@ -273,7 +273,7 @@ def wait(cluster: Cluster, place: Place, pod: Object, patience: Patience, progre
         time.sleep(LOOK_S)
 
 
-def _state(cluster: Cluster, pod: Object) -> PodProgress:
+def progress_of(cluster: Cluster, pod: Object) -> PodProgress:
     """The pod's progress, with the reasons that events and claims give; without the right to read them, less."""
     events, claims = list[Object](), list[Object]()
     with contextlib.suppress(Forbidden):
@@ -288,7 +288,7 @@ def _words(state: PodProgress) -> str:
     return state.summary + (f": {state.trouble}" if state.trouble else "")
 
 
-def _without_sshd(pod: Object) -> bool:
+def lacks_sshd(pod: Object) -> bool:
     endings = [last_termination(status) for status in statuses(pod)]
     return any(ending is not None and ending.get("exitCode") == scripts.NO_SSHD for ending in endings)
 

@@ -53,14 +53,22 @@ def user_config() -> Path:
 
 def check_entry(cluster: Cluster, place: Place) -> None:
     """`InvalidInput` if the pod's name for ssh leads to another place already."""
-    path = folder() / f"{_host(place)}.conf"
+    path = folder() / f"{host_name(place)}.conf"
     before = ssh_files.leads_to(_text(path)) if path.is_file() else ""
     if before and before != (now := _leads_to(cluster, place)):
         hint = f"if that one is no longer needed: `rm {shlex.quote(str(path))}`"
-        raise InvalidInput(f"reach the pod {place.pod} by ssh", f"{_host(place)} leads to {before}, not to {now}", hint)
+        raise InvalidInput(
+            f"reach the pod {place.pod} by ssh", f"{host_name(place)} leads to {before}, not to {now}", hint
+        )
 
 
-def _host(place: Place) -> str:
+def has_entry(cluster: Cluster, place: Place) -> bool:
+    """True if the pod's name for ssh leads to it."""
+    path = folder() / f"{host_name(place)}.conf"
+    return path.is_file() and ssh_files.leads_to(_text(path)) == _leads_to(cluster, place)
+
+
+def host_name(place: Place) -> str:
     return ssh_files.host_name([place.cluster, place.pod, place.namespace, place.region or place.context])
 
 
@@ -79,7 +87,7 @@ def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntr
     if not re.fullmatch(r"[a-z0-9-]+ [A-Za-z0-9+/=]+", key):
         doing = f"reach the pod {place.pod} by ssh"
         raise GpuctlError(doing, "it names no host key", "`gpuctl eks pod --replace` makes it again")
-    name = _host(place)
+    name = host_name(place)
     files = [word for path in place.files for word in ("--kubeconfig", str(path))]
     if any("\n" in word for word in (place.context, place.namespace, *files)):
         raise InvalidInput(f"reach the pod {place.pod} by ssh", "the kubeconfig's path or context has a line end")

@@ -13,8 +13,9 @@ from gpuctl.eks import destroy, read, removal, status
 from gpuctl.eks.cost import Cost
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State, expires, from_answer
+from gpuctl.eks.spending import owner
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_destroy, eks_plan
+from gpuctl.workflows import eks_destroy, eks_prices
 
 Connect = Callable[[str], Aws]  # region -> login
 
@@ -27,6 +28,11 @@ class EksStatus:
     findings: Sequence[Finding]
     costs: Sequence[tuple[Cost, float | None]]
 
+    @property
+    def is_reachable(self) -> bool:
+        """True if the control plane runs, so that Kubernetes can be asked."""
+        return any(one.state in ("ACTIVE", "UPDATING") for one in self.state.of(Kind.CLUSTER))
+
 
 def read_status(aws: Aws, cluster: str) -> EksStatus:
     """The status of a cluster; InvalidInput if AWS has nothing of it."""
@@ -37,8 +43,9 @@ def read_status(aws: Aws, cluster: str) -> EksStatus:
     answers = aws.read_all({"versions": request}, lambda answer: answer)["versions"]
     versions = converted(answers, lambda rows: [read.version(one) for one in rows], "read the versions of EKS")
     now = datetime.now(UTC)
-    findings = status.judge(state, instances, versions, now)
-    return EksStatus(state, findings, status.costs(state, instances, versions, eks_plan.read_prices(), now))
+    prices = eks_prices.read(state.region)
+    findings = [*status.judge(state, instances, versions, now), *eks_prices.judge(prices)]
+    return EksStatus(state, findings, status.costs(state, instances, versions, prices, now))
 
 
 # ---- reap ------------------------------------------------------------------------------------------------------------
@@ -46,11 +53,12 @@ def read_status(aws: Aws, cluster: str) -> EksStatus:
 
 @dataclass(frozen=True)
 class Living:
-    """A cluster that gpuctl made. `end`: of its time to live; None for none."""
+    """A cluster that gpuctl made. `end`: of its time to live; None for none. `owner`: by its tag; "" for none."""
 
     cluster: str
     region: str
     end: datetime | None
+    owner: str = ""
 
     @property
     def subject(self) -> str:
@@ -60,7 +68,9 @@ class Living:
 def living(aws: Aws, region: str) -> list[Living]:
     """Clusters of the account that gpuctl made, by their first role; of one region, or of all."""
     roles = [_first_role(one) for one in destroy.clusters(aws)]
-    found = [Living(one.tags[CLUSTER], one.tags[REGION], expires(one)) for one in roles if one is not None]
+    found = [
+        Living(one.tags[CLUSTER], one.tags[REGION], expires(one), owner(one.tags)) for one in roles if one is not None
+    ]
     return sorted((one for one in found if region in ("", one.region)), key=lambda one: (one.region, one.cluster))
 
 

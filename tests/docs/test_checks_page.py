@@ -33,6 +33,8 @@ HOMES = {
     "gpuctl/eks": ("eks",),
     "gpuctl/workflows/eks_addresses.py": ("eks",),
     "gpuctl/workflows/eks_pod.py": ("eks",),
+    "gpuctl/workflows/eks_pod_status.py": ("eks",),
+    "gpuctl/workflows/eks_prices.py": ("eks",),
     "gpuctl/workflows/eks_status.py": ("eks",),
 }
 

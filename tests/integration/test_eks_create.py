@@ -204,7 +204,7 @@ def test_status_names_what_runs_what_does_not_and_what_it_costs(lab: Cloud) -> N
     subnet = backend("eks").clusters["lab"].nodegroups["gpu"].subnets[0]
     wanted = {"ImageId": "ami-12c6146b", "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large", "SubnetId": subnet}
     bastion = client(lab.url).run_instances(**wanted)["Instances"][0]
-    document = json.loads(run(lab, "status", "lab", "--output", "json").stdout)
+    document = json.loads(run(lab, "status", "lab", "--no-pods", "--output", "json").stdout)
     client(lab.url).terminate_instances(InstanceIds=[bastion["InstanceId"]])
     del backend("ec2").enis[bastion["NetworkInterfaces"][0]["NetworkInterfaceId"]]  # moto keeps it
     assert not any("m5.large" in one["part"] for one in document["costs"])  # of somebody else in the VPC
@@ -214,6 +214,23 @@ def test_status_names_what_runs_what_does_not_and_what_it_costs(lab: Cloud) -> N
     assert judged["ttl", "lab"]["numbers"]["hours"] == pytest.approx(8, abs=0.2)
     assert document["costs"][0]["usd_hour"] == 0.10
     assert len(document["objects"]) == sum(WHOLE.values())
+
+
+def test_cost_is_that_of_all_clusters_and_names_what_has_no_price(lab: Cloud) -> None:
+    lab.additions.answers["/cluster-versions"] = planning_answers(())["/cluster-versions"]
+    result = run(lab, "cost", "--output", "json")
+    document = json.loads(result.stdout)
+    one = next(each for each in document["clusters"] if each["cluster"] == "lab")
+    hours = {each["part"]: each["usd_hour"] for each in one["parts"]}
+    assert result.exit_code == 0
+    assert hours == {"control plane": 0.10, "1 NAT gateway": None, "1 Elastic IP": None}
+    assert (one["usd_hour"], one["usd_until_end"], one["is_lower_bound"]) == (0.1, pytest.approx(0.8, abs=0.02), True)
+    assert "UNKNOWN: 1 Elastic IP, 1 NAT gateway" in document["findings"][0]["message"]
+    assert run(lab, "cost", "--cluster", "lab", "--strict").exit_code == 1
+    for words, wrong in ((("--cluster", "la"), "made no cluster la"), (("--owner", "bob"), "has the tag owner=bob")):
+        error = run(lab, "cost", *words).exception
+        assert isinstance(error, InvalidInput)
+        assert wrong in error.wrong
 
 
 def expire(cluster: str) -> None:

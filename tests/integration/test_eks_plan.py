@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,17 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
-from tests.rig.aws_endpoint import LOGIN, added_answers_proxy, client, make_public, moto_endpoint, vpc_with_subnets
-from tests.rig.eks_answers import planning_answers
+from gpuctl.core.paths import cache_dir
+from tests.rig.aws_endpoint import (
+    LOGIN,
+    Answer,
+    added_answers_proxy,
+    client,
+    make_public,
+    moto_endpoint,
+    vpc_with_subnets,
+)
+from tests.rig.eks_answers import planning_answers, product
 
 CALLED = (
     *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
@@ -37,6 +47,12 @@ CALLED = (
 class Cloud:
     url: str
     subnets: tuple[str, ...]
+
+
+@pytest.fixture(autouse=True)
+def prices_of_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices that a test or the user stored are in no other test."""
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +100,43 @@ def test_a_cluster_that_would_come_up_has_no_finding_and_a_price(cloud: Cloud, t
     assert document["usd_hour"] == pytest.approx(0.10 + 0.526)
     assert document["usd_until_end"] == pytest.approx(8 * 0.626, abs=0.01)
     assert document["price_date"] == "2026-07-20"
+
+
+def priced(cloud: Cloud, path: Path, answer: Answer | None, *words: str) -> tuple[int, dict[str, Any]]:
+    """A plan, with this answer of the Pricing API."""
+    answers = planning_answers(CALLED) | ({"GetProducts": answer} if answer else {})
+    with added_answers_proxy(cloud.url, answers) as url:
+        result = run(url, "plan", path, "--output", "json", *words)
+    document: dict[str, Any] = json.loads(result.stdout)
+    return result.exit_code, document
+
+
+def test_prices_of_the_pricing_api_are_stored_for_later_plans(cloud: Cloud, tmp_path: Path) -> None:
+    path, today = file(tmp_path, cloud), str(datetime.now(UTC).date())
+    denied = (400, json.dumps({"__type": "AccessDeniedException", "message": "not allowed"}))
+    code, document = priced(cloud, path, denied, "--prices")
+    assert (code, bad(document), document["price_date"]) == (1, [("prices", "UNKNOWN")], "2026-07-20")
+    assert "no permission for pricing:GetProducts" in json.dumps(document)
+    listed = (200, json.dumps({"FormatVersion": "aws_v1", "PriceList": [product("0.7", region="us-east-1")]}))
+    for answer, words in ((listed, ["--prices"]), (None, []), (denied, ["--prices"])):
+        code, document = priced(cloud, path, answer, *words)
+        assert (document["usd_hour"], document["price_date"]) == (pytest.approx(0.8), today), words
+        assert code == int(answer is denied)
+    endless = (200, json.dumps({"PriceList": [product("0.9", region="us-east-1")], "NextToken": "again"}))
+    code, document = priced(cloud, path, endless, "--prices")
+    assert (code, document["usd_hour"]) == (1, pytest.approx(0.8))
+
+
+def test_a_damaged_file_of_prices_is_named_and_written_again(cloud: Cloud, tmp_path: Path) -> None:
+    path, stored = file(tmp_path, cloud), cache_dir() / "eks-prices" / "us-east-1.json"
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    stored.write_text("{")
+    code, document = priced(cloud, path, None)
+    assert (code, bad(document)) == (1, [("prices", "UNKNOWN")])
+    assert "--prices` writes it again" in json.dumps(document)
+    listed = (200, json.dumps({"PriceList": [product("0.7", region="us-east-1")]}))
+    assert priced(cloud, path, listed, "--prices")[1]["usd_hour"] == pytest.approx(0.8)
+    assert stored.stat().st_mode & 0o777 == 0o600
 
 
 def test_more_nodes_than_the_quota_and_the_subnets_hold(cloud: Cloud, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from gpuctl.eks.price_list import PLAIN_LINUX
 from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
 from tests.rig.aws_endpoint import Answer
 
@@ -37,3 +38,11 @@ def planning_answers(
         "/cluster-versions": (200, json.dumps({"clusterVersions": VERSIONS})),
         "SimulatePrincipalPolicy": (200, simulated),
     }
+
+
+def product(usd: str = "0.6", unit: str = "Hrs", region: str = "us-west-2", **attributes: str) -> str:
+    """A product of the Pricing API, as text."""
+    dimension = {"unit": unit, "pricePerUnit": {"USD": usd}}
+    term = {"effectiveDate": "2026-11-01T00:00:00Z", "priceDimensions": {"a.b.c": dimension}}
+    whole = {**PLAIN_LINUX, "instanceType": "g4dn.xlarge", "regionCode": region, **attributes}
+    return json.dumps({"product": {"attributes": whole}, "terms": {"OnDemand": {"a.b": term}}})

@@ -21,6 +21,7 @@ KINDS = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "StorageClass": "storageclasses",
     "Event": "events",
+    "Namespace": "namespaces",
 }
 
 
@@ -38,7 +39,7 @@ class StandinNamespace(Cluster):
         self._versions = itertools.count(1)
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, KINDS[kind], namespaced=kind != "StorageClass")
+        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in ("StorageClass", "Namespace"))
 
     def once(self, request: Request, silent_s: float = 0) -> Object:
         path = urlsplit(request.path).path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.eks.plan import show_costs
+from gpuctl.cli.eks.plan import prices_option, show_costs
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
@@ -26,11 +26,12 @@ class CreateRequest:
 
     cluster: str
     aws_profile: str
+    prices: bool
     yes: bool
 
 
 _options = options.as_request(
-    CreateRequest, click.argument("cluster", metavar="NAME|FILE"), options.aws_profile, options.sure
+    CreateRequest, click.argument("cluster", metavar="NAME|FILE"), options.aws_profile, prices_option, options.sure
 )
 
 
@@ -77,7 +78,7 @@ def _make(request: CreateRequest, form: Form, metrics: Path | None, command: str
         if eks_create.is_late(state):
             hint = f"`gpuctl eks destroy {cluster.name}` removes it"
             raise InvalidInput(f"resume {cluster.name}", "its time to live is over", hint)
-        planned = eks_create.plan(aws, cluster, state)
+        planned = eks_create.plan(aws, cluster, state, request.prices)
     _show_plan(planned, len(state.objects))
 
     def finish(made: list[Any]) -> None:

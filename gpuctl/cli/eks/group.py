@@ -13,6 +13,7 @@ MEMBERS = {
     "resume": "gpuctl.cli.eks.create:resume",
     "destroy": "gpuctl.cli.eks.destroy:destroy",
     "status": "gpuctl.cli.eks.status:status",
+    "cost": "gpuctl.cli.eks.cost:cost",
     "reap": "gpuctl.cli.eks.status:reap",
     "pod": "gpuctl.cli.eks.pod:pod",
     "keys": "gpuctl.cli.eks.pod:keys",

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from gpuctl.workflows.eks_plan import EksPlan
 
 
+prices_option = click.option(
+    "--prices", is_flag=True, help="Ask AWS's Pricing API for the prices of the types, and store them for later plans."
+)
+
+
 @dataclass(frozen=True)
 class PlanRequest:
     """A cluster file by name or path. `aws_profile`: "" for that of the AWS configuration."""
 
     cluster: str
     aws_profile: str
+    prices: bool
 
 
 @click.command()
@@ -31,6 +37,7 @@ class PlanRequest:
     PlanRequest,
     click.argument("cluster", metavar="NAME|FILE"),
     options.aws_profile,
+    prices_option,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
 @report_options
@@ -43,20 +50,20 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import cluster_file
-    from gpuctl.eks.cost import total
+    from gpuctl.eks.cost import price_day, total
     from gpuctl.workflows import eks_plan
 
     check_folder(metrics)
     started = time.monotonic()
     cluster = cluster_file.load(cluster_file.find(request.cluster))
     with output.slow_notice("asking AWS"):
-        made = eks_plan.plan(eks_plan.connect(cluster.region, request.aws_profile), cluster)
-    hourly = total(made.costs)
+        made = eks_plan.plan(eks_plan.connect(cluster.region, request.aws_profile), cluster, request.prices)
+    hourly, day = total(made.costs), price_day(cluster, made.prices)
     details: dict[str, Any] = {
         "region": cluster.region,
         "usd_hour": hourly,
         "usd_until_end": None if hourly is None or cluster.ttl_hours is None else round(hourly * cluster.ttl_hours, 2),
-        "price_date": str(made.prices.day),
+        "price_date": None if day is None else str(day),
         "costs": [{"part": one.part, "usd_hour": one.usd_hour, "source": one.why} for one in made.costs],
     }
     seconds = round(time.monotonic() - started, 3)

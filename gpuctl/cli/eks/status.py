@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,16 +17,20 @@ from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
+    from gpuctl.workflows.eks_pod_status import Pods
     from gpuctl.workflows.eks_status import EksStatus
 
 
 @dataclass(frozen=True)
 class StatusRequest:
-    """A cluster by name, or its file."""
+    """A cluster by name, or its file. `pods`: Kubernetes is asked for GPU pods, in `namespace`."""
 
     cluster: str
     region: str
     aws_profile: str
+    pods: bool
+    namespace: str
 
 
 @dataclass(frozen=True)
@@ -39,39 +44,61 @@ class ReapRequest:
 
 
 @click.command()
-@options.as_request(StatusRequest, click.argument("cluster", metavar="NAME|FILE"), region, options.aws_profile)
+@options.as_request(
+    StatusRequest,
+    click.argument("cluster", metavar="NAME|FILE"),
+    region,
+    options.aws_profile,
+    click.option("--pods/--no-pods", default=True, show_default=True, help="Ask Kubernetes for GPU pods."),
+    click.option(
+        *("--namespace", "-n"),
+        metavar="NAME",
+        default="",
+        callback=options.not_empty,
+        help="Namespace of the GPU pods.  [default: default]",
+    ),
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
 @report_options
 def status(request: StatusRequest, strict: bool, form: Form, metrics: Path | None) -> None:
-    """Show a cluster: control plane, versions, node groups with their issues, addons, time to live and cost.
+    """Show a cluster: control plane, versions, node groups with their issues, addons, GPU pods, time to live and cost.
 
-    The cost until now is at least that of what runs now, since its start. Kubernetes itself is not asked.
+    The cost until now is at least that of what runs now, since its start. GPU pods are those that `eks pod` made.
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks.status import plain
-    from gpuctl.workflows import eks_plan, eks_status
+    from gpuctl.workflows import eks_plan, eks_pod_status, eks_status
+    from gpuctl.workflows.eks_pod_status import Skipped
 
     check_folder(metrics)
     started = time.monotonic()
     name, where = place(request.cluster, request.region)
     with output.slow_notice("asking AWS"):
         read = eks_status.read_status(eks_plan.connect(where, request.aws_profile), name)
+        pods: Pods = Skipped("--no-pods" if not request.pods else "the control plane does not run")
+        if request.pods and read.is_reachable:
+            pods = eks_pod_status.read(name, read.state.region, request.aws_profile, request.namespace)
+    found = [*read.findings, *eks_pod_status.judge(name, pods, request.namespace)]
     details: dict[str, Any] = {
         "region": read.state.region,
         "objects": [plain(one) for one in read.state.objects],
         "costs": [{"part": one.part, "usd_hour": one.usd_hour, "usd": spent} for one, spent in read.costs],
         "usd_at_least": _sum([spent for _, spent in read.costs]),
+        **eks_pod_status.details(pods),
     }
     seconds = round(time.monotonic() - started, 3)
-    report = Report("eks status", {name: list(read.findings)}, details, strict=strict, seconds=seconds)
-    publish(report, form, metrics, lambda: _show(read))
+    report = Report("eks status", {name: found}, details, strict=strict, seconds=seconds)
+    publish(report, form, metrics, lambda: _show(read, found, pods))
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _show(read: EksStatus) -> None:
+def _show(read: EksStatus, found: Sequence[Finding], pods: Pods) -> None:
     from gpuctl.eks.status import summary
+    from gpuctl.workflows.eks_pod_status import Skipped
 
-    findings.show(read.findings)
+    findings.show(found)
+    if isinstance(pods, Skipped):
+        click.echo(f"GPU pods: Kubernetes was not asked: {pods.why}")
     click.echo(f"objects: {summary(read.state)}")
     rows = ((one.part, _usd(one.usd_hour), _usd(spent), one.why) for one, spent in read.costs)
     output.table(("PART", "USD/HOUR", "USD SO FAR", "SOURCE"), rows)

@@ -42,6 +42,8 @@ def test_the_end_of_the_time_to_live_survives_as_a_tag() -> None:
     assert expires(Object(Kind.ROLE, "r", tags={"gpuctl:expires": text})) == datetime(2026, 7, 1, 20, tzinfo=UTC)
     assert expiry(datetime(2026, 7, 1, tzinfo=UTC), None) == ""
     assert expires(Object(Kind.ROLE, "r", tags={"gpuctl:expires": "soon"})) is None
+    edited = Object(Kind.ROLE, "r", tags={"gpuctl:expires": "2026-07-01T20:00:00"})  # without a zone
+    assert expires(edited) == datetime(2026, 7, 1, 20, tzinfo=UTC)
 
 
 def test_a_second_object_of_a_part_is_a_duplicate() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.eks.cost import Cost, Prices, budget, costs, total
+from gpuctl.eks import read
+from gpuctl.eks.cost import Cost, Prices, budget, costs, price_day, priced, total
 from gpuctl.eks.facts import Facts, PlacementGroup, Reservation, Type, Version
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 from gpuctl.eks.prediction import actions, predict
@@ -296,6 +297,8 @@ def test_costs_are_summed_only_if_all_are_known() -> None:
         parts(of(replace(GROUP, instance_type="p9.huge"))),
         parts(replace(CLUSTER, region="eu-central-1")),
         parts(CLUSTER, versions=REFUSED),
+        parts(GIVEN, tenancy="dedicated"),
+        parts(GIVEN, tenancy=REFUSED),
     ):
         assert total(unknown) is None
     assert total(parts(of(ON_BLOCK))) == pytest.approx(0.10)
@@ -322,6 +325,22 @@ def test_a_good_spot_group_and_what_is_called_for_what() -> None:
     assert "ec2:CreateVpc" in actions(CLUSTER)
     assert "ec2:CreateVpc" not in actions(GIVEN)
     assert "eks:CreateAddon" in actions(replace(GIVEN, addons=["vpc-cni"]))
+
+
+def test_a_price_that_is_not_used_is_not_asked_for_and_its_date_not_shown() -> None:
+    groups = [replace(GROUP, capacity=Capacity.SPOT), ON_BLOCK]
+    unused = replace(CLUSTER, node_groups=groups)
+    assert (priced(unused), price_day(unused, PRICES)) == ([], None)
+    mixed = replace(CLUSTER, node_groups=[*groups, RESERVED, replace(GROUP, instance_type="g4dn.xlarge")])
+    assert priced(mixed) == ["g4dn.xlarge", "p5.48xlarge"]
+    assert price_day(mixed, PRICES) == PRICES.day
+
+
+def test_the_tenancy_of_given_subnets_is_that_of_their_vpcs() -> None:
+    rows = [{"VpcId": name, "InstanceTenancy": kind} for name, kind in (("vpc-a", "default"), ("vpc-b", "dedicated"))]
+    assert [read.tenancy(rows, names) for names in (["vpc-a"], ["vpc-a", "vpc-b"])] == ["default", "dedicated"]
+    with pytest.raises(KeyError):
+        read.tenancy(rows, ["vpc-c"])
 
 
 def test_a_reservation_costs_its_whole_size() -> None:

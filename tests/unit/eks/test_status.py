@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -78,10 +79,32 @@ def test_cost_is_that_of_what_runs_and_unknown_without_a_price() -> None:
     rows = status.costs(cluster(), [instance(), instance("i-2", 2)], VERSIONS, PRICES, NOW)
     assert [(one.part, one.usd_hour) for one, _ in rows] == [("control plane", 0.10), ("2 g4dn.xlarge", 1.0)]
     assert [spent for _, spent in rows] == pytest.approx([1.0, 3.0])
-    spot = status.costs(cluster(), [instance(InstanceLifecycle="spot")], VERSIONS, PRICES, NOW)
-    assert [(one.usd_hour, spent) for one, spent in spot][1] == (None, None)
     unlisted = status.costs(cluster(), [], GpuctlError("list", "denied"), PRICES, NOW)
     assert [(one.usd_hour, spent) for one, spent in unlisted] == [(None, None)]
+
+
+@pytest.mark.parametrize(("day", "usd"), [(date(2026, 6, 29), 36 * 0.60 + 66 * 0.10), (date(2026, 1, 1), 102 * 0.60)])
+def test_extended_support_costs_from_its_begin_on(day: date, usd: float) -> None:
+    old = cluster()
+    plane = replace(old.objects[1], data={"version": "1.36", "createdAt": NOW - timedelta(hours=102)})
+    (row,) = status.costs(replace(old, objects=[plane]), [], [Version("1.36", day, None)], PRICES, NOW)
+    assert (row[0].usd_hour, row[1]) == pytest.approx((0.60, usd))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"InstanceLifecycle": "spot"},
+        {"CapacityReservationId": "cr-1"},
+        {"Placement": {"Tenancy": "dedicated"}},
+        {"Platform": "windows"},
+        {"PlatformDetails": "Red Hat Enterprise Linux"},
+    ],
+)
+def test_the_price_of_plain_linux_on_shared_hardware_is_of_nothing_else(other: dict[str, Any]) -> None:
+    plain = instance(Placement={"Tenancy": "default"}, PlatformDetails="Linux/UNIX")
+    rows = status.costs(cluster(), [plain, instance(**other)], VERSIONS, PRICES, NOW)[1:]
+    assert [(one.usd_hour, spent) for one, spent in rows] == [(None, None), (0.5, 2.0)]
 
 
 @pytest.mark.parametrize(

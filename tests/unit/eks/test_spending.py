@@ -1,0 +1,103 @@
+"""Cost of clusters that exist: sums are lower bounds where a price is not known, and never zero for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import Verdict
+from gpuctl.eks import spending
+from gpuctl.eks.cost import Prices
+from gpuctl.eks.facts import Version
+from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.removal import Belongings
+from gpuctl.eks.spending import Spending
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+END = NOW + timedelta(hours=5)
+VERSIONS = [Version("1.36", date(2027, 8, 2), date(2028, 8, 2)), Version("1.33", date(2026, 7, 29), None)]
+PRICES = Prices("us-east-1", date(2026, 7, 20), "test", {"g4dn.xlarge": 0.5})
+INSTANCE = Object(
+    *(Kind.INSTANCE, "i-1"),
+    ours=True,
+    data={
+        "InstanceType": "g4dn.xlarge",
+        "State": {"Name": "running"},
+        "LaunchTime": NOW - timedelta(hours=4),
+    },
+)
+DISKS = [Object(Kind.VOLUME, f"vol-{number}", data={"Size": 100}) for number in (1, 2)]
+
+
+def cluster(*around: Object, version: str = "1.36", end: datetime | None = END, owner: str = "") -> Spending:
+    data: dict[str, Any] = {"version": version, "createdAt": NOW - timedelta(hours=10)}
+    state = State("lab", "us-east-1", [Object(Kind.CLUSTER, "lab", data=data), Object(Kind.GROUP, "gpu")])
+    return Spending("lab", "us-east-1", owner, end, spending.parts(state, Belongings(around), VERSIONS, PRICES, NOW))
+
+
+UNREAD = Spending("far", "eu-west-1", "alice", END, GpuctlError("list", "no permission", "have it allowed"))
+
+
+def test_a_cluster_with_known_prices_has_a_whole_sum_an_hour_and_a_lower_bound_until_now() -> None:
+    whole = spending.total(cluster(INSTANCE), NOW)
+    assert (whole.hour, whole.spent, whole.until_end) == pytest.approx((0.6, 3.0, 3.0))
+    assert whole.is_whole
+    (finding,) = spending.judge([cluster(INSTANCE)], NOW)
+    message = "0.60 USD an hour, at least 3.00 until now, 3.00 more until 2026-11-28 17:00 UTC"
+    assert (finding.verdict, finding.message) == (Verdict.OK, message)
+
+
+def test_extended_support_is_counted() -> None:
+    assert spending.total(cluster(version="1.33"), NOW).hour == pytest.approx(0.6)
+
+
+def test_parts_without_a_price_make_a_lower_bound() -> None:
+    one = cluster(INSTANCE, *DISKS)
+    assert one.known[-1].cost.part == "2 volumes, 200 GiB"
+    assert not spending.total(one, NOW).is_whole
+    (finding,) = spending.judge([one], NOW)
+    assert finding.verdict is Verdict.WARN
+    assert finding.message.startswith("at least 0.60 USD")
+    assert finding.message.endswith("UNKNOWN: 2 volumes, 200 GiB")
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict", "hint"), [(NOW - timedelta(hours=1), Verdict.FAIL, "eks reap"), (None, Verdict.WARN, "ttl")]
+)
+def test_what_is_over_or_has_no_end_costs_on(end: datetime | None, verdict: Verdict, hint: str) -> None:
+    one = cluster(end=end)
+    assert spending.total(one, NOW).until_end is None
+    assert spending.by_owner([one, cluster()], NOW)[spending.NO_OWNER].until_end is None
+    (finding,) = spending.judge([one], NOW)
+    assert (finding.verdict, hint in finding.hint) == (verdict, True)
+
+
+def test_a_cluster_of_which_nothing_is_left_costs_nothing() -> None:
+    nothing = Spending("lab", "us-east-1", "", END, [])
+    assert spending.total(nothing, NOW) == spending.Sum(0.0, 0.0, 0.0, is_whole=True)
+
+
+def test_a_cluster_that_cannot_be_read_is_unknown_and_so_is_the_sum_of_its_owner() -> None:
+    assert [one.verdict for one in spending.judge([UNREAD], NOW)] == [Verdict.UNKNOWN]
+    sums = spending.by_owner([UNREAD, cluster(owner="alice"), cluster(INSTANCE), cluster(end=None)], NOW)
+    assert (sums["alice"].hour, sums["alice"].until_end, sums["alice"].is_whole) == (0.1, None, False)
+    none = sums[spending.NO_OWNER]
+    assert none.hour == pytest.approx(0.7)
+    assert (none.until_end, none.is_whole) == (None, True)
+
+
+def test_a_volume_that_may_be_of_the_cluster_is_an_unknown_part() -> None:
+    around = Belongings(DISKS, unassigned=frozenset({"vol-2"}))
+    parts = spending.parts(State("lab", "us-east-1"), around, VERSIONS, PRICES, NOW)
+    assert [(one.cost.part, one.cost.usd_hour) for one in parts] == [
+        ("1 volume, 100 GiB", None),
+        ("1 volume, 100 GiB, perhaps not of it", None),
+    ]
+    assert "no tag or node" in parts[1].cost.why
+
+
+def test_an_owner_is_a_tag() -> None:
+    assert [spending.owner(tags) for tags in ({"owner": "alice"}, {"Owner": "bob"}, {})] == ["alice", "bob", ""]
