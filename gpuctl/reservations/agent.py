@@ -22,10 +22,10 @@ class NotObeyed(Exception):
 
 @dataclass(frozen=True)
 class Delivery:
-    """A warning that was delivered: number of terminals, and whether the file was written."""
+    """A warning on a node: number of terminals; it is in a file, too. `missed`: why it was not delivered."""
 
     terminals: int
-    file: bool
+    missed: str = ""
 
 
 class NodeAgent(Protocol):
@@ -68,10 +68,10 @@ class VisitedNode:
         answer = self._ask("observe", fence=fence)
         rows = answer["sessions"]
         sessions = [Session(row["session"], row["attempt"], tuple(row["devices"])) for row in rows]
-        return Observation(self.name, answer["fence"], sessions)
+        return Observation(self.name, answer["fence"], sessions, tuple(answer["held"]))
 
     def warn(self, person: str, text: str) -> Delivery:
-        return Delivery(self._ask("warn", person=person, text=text)["terminals"], file=True)
+        return Delivery(self._ask("warn", person=person, text=text)["terminals"])
 
     def _ask(self, do: str, **content: Any) -> Mapping[str, Any]:
         about = " ".join(str(content[key]) for key in ("session", "person") if content.get(key))

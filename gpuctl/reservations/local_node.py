@@ -10,19 +10,17 @@ from gpuctl.engine import gpu_sessions, gpuhost_host
 from gpuctl.reservations.agent import Unable, VisitedNode
 
 
-def local_node(  # noqa: PLR0913, PLR0917 - a node, and the folder of a test
+def local_node(  # noqa: PLR0913 - a node, and the folder of a test
     name: str,
     gpus: int,
     service: str,
-    state: Path,
     root: Path = Path("/"),
     end_s: float = gpu_sessions.END_S,
     *,
     label: str = "",
 ) -> VisitedNode:
-    """Devices below `root`; sessions are kept in `state`, a folder below it, so that a restart keeps them."""
+    """Devices below `root`. Its sessions have one place on a host, wherever a service has its database."""
     host = gpuhost_host.Host(root)
-    path = f"/{(state.absolute() / 'sessions.json').relative_to(root.absolute())}"
 
     def visit(request: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -30,4 +28,4 @@ def local_node(  # noqa: PLR0913, PLR0917 - a node, and the folder of a test
         except OSError as error:  # this host is never out of contact
             raise Unable(str(error)) from error
 
-    return VisitedNode(name, gpus, service, visit, {"state": path, "end_s": end_s, "label": label})
+    return VisitedNode(name, gpus, service, visit, {"end_s": end_s, "label": label})

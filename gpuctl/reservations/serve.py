@@ -50,11 +50,15 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Fleet:
-    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session."""
+    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session.
+
+    `reread`: reads one of those again.
+    """
 
     nodes: Sequence[Node]
     agents: Mapping[str, NodeAgent]
     doubts: Mapping[str, str] = field(default_factory=dict)
+    reread: Callable[[str], Node] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
-        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts)
+        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread)
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
@@ -145,9 +149,7 @@ def _this_fleet(options: ServeOptions) -> Callable[[Stored], Fleet]:
         raise InvalidInput(DOING, "only root can give and take access to GPUs", "run it with sudo or as a service")
 
     def ask(stored: Stored) -> Fleet:
-        agent = local_node(
-            node.name, len(node.allocated), stored.identity, options.state, options.root, label=stored.label
-        )
+        agent = local_node(node.name, len(node.allocated), stored.identity, options.root, label=stored.label)
         return Fleet([node], {node.name: agent})
 
     return ask

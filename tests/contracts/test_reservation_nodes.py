@@ -27,6 +27,7 @@ from tests.rig.reservations.world import ALL, SLOW, Faults, World
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = pwd.getpwnam(ACCOUNT).pw_uid
 ADA = Caller(ACCOUNT, "vision")
+SESSIONS = "var/lib/gpuctl/reservations/sessions.json"
 
 
 @pytest.fixture(params=BACK_ENDS)
@@ -126,8 +127,7 @@ def test_a_gpu_that_is_missing_makes_the_node_unknown(node: Callable[[], Visited
 def test_a_damaged_file_of_sessions_stops_the_node(node: Callable[[], VisitedNode], root: Path) -> None:
     agent = node()
     agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
-    [state] = [*root.glob("state/sessions.json"), *root.glob("var/lib/gpuctl/reservations/sessions.json")]
-    state.write_text("{")
+    (root / SESSIONS).write_text("{")
     with pytest.raises(NotObeyed, match="cannot be read"):
         agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
 
@@ -142,6 +142,45 @@ def test_device_files_that_the_driver_made_again_are_restricted_again(
     agent.observe(1)
     assert access(root, 4)[0] == [UID]
     assert (root / "dev/nvidia0").stat().st_mode & 0o007 == 0
+
+
+def test_a_gpu_that_a_program_still_has_open_is_given_to_nobody_else(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    device = str(root / "dev/nvidia1")
+    code = f"import os, time; gpu = open({device!r}); os.setuid(41234); print('open', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-SIc", code], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        (root / SESSIONS).unlink()
+        wrong = f"process {program.pid} of uid 41234 has /dev/nvidia1 open without a session"
+        assert node().observe(2).held == (wrong,)
+        with pytest.raises(NotObeyed, match=wrong):
+            node().obey(order(OrderKind.PREPARE, 3, "r2"), ACCOUNT)
+        node().obey(order(OrderKind.PREPARE, 4, "r3", (0,)), ACCOUNT)
+        program.kill()
+    assert node().observe(5).held == ()
+    node().obey(order(OrderKind.PREPARE, 6, "r2", (1,)), ACCOUNT)
+
+
+def test_programs_of_root_and_of_daemons_only_watch_gpus(node: Callable[[], VisitedNode], root: Path) -> None:
+    with (root / "dev/nvidia1").open():
+        assert node().observe(0).held == ()
+    assert [gpu_sessions._is_person(uid) for uid in (0, UID, 999_999)] == [False, False, True]
+
+
+def test_who_has_a_gpu_open_is_unknown_if_programs_are_hidden(
+    node: Callable[[], VisitedNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden(process: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", process)
+
+    monkeypatch.setattr(gpu_sessions, "_open_files", hidden)
+    monkeypatch.setattr(gpu_sessions, "_is_person", lambda uid: True)
+    with pytest.raises(OSError, match="Permission denied"):
+        node().observe(0)
 
 
 @pytest.mark.parametrize("ignores", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN); "])

@@ -76,8 +76,9 @@ def availability_(form: Output, socket: Path) -> None:
     if form != "table":
         output.data(rows, form)
         return
-    cells = [[row["name"], row["gpu_type"], row["state"], row["free"], len(row["allocated"])] for row in rows]
-    output.table(["node", "type", "state", "free", "GPUs"], cells)
+    keys = ("name", "gpu_type", "state", "free")
+    cells = [[*(row[key] for key in keys), len(row["allocated"]), row["reason"]] for row in rows]
+    output.table(["node", "type", "state", "free", "GPUs", "reason"], cells)
 
 
 @click.command(name="extend")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gpuctl.reservations.rules.decision import Draft
-from gpuctl.reservations.rules.model import Book, NodeState, Reservation, State
+from gpuctl.reservations.rules.model import Book, Node, NodeState, Reservation, State
 from gpuctl.reservations.rules.state_machine import HOLDING, Event
 
 
@@ -148,6 +148,18 @@ def node_back(draft: Draft, name: str) -> None:
     if node.state is NodeState.LOST:
         draft.put(replace(node, state=NodeState.CLEANING, fence=node.fence + 1))
         draft.note("clean node", name, "it answers again", str(node.state), str(NodeState.CLEANING))
+
+
+def node_read(draft: Draft, node: Node) -> bool:
+    """Take what was read of a node again; False if it is not the node that it was, and nothing is taken."""
+    known = draft.book.nodes[node.name]
+    others = {uuid for other in draft.book.nodes.values() if other.name != node.name for uuid in other.uuids}
+    same = (known.gpu_type, len(known.allocated)) == (node.gpu_type, len(node.allocated))
+    if not same or others & set(node.uuids):
+        return False
+    draft.put(replace(known, uuids=node.uuids, address=node.address, port=node.port))
+    draft.note("take node", node.name, "its GPUs were read again, and can be shared")
+    return True
 
 
 def node_clean(draft: Draft, name: str, fence: int) -> None:

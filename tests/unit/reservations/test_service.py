@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations.agent import Delivery, NotObeyed, Unable
 from gpuctl.reservations.demo import START, Demo
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, NodeState, Site, State
 from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order
+from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
 ADA, BOB = Caller("ada", "vision"), Caller("bob", "speech")
@@ -237,6 +239,75 @@ def test_a_node_in_doubt_takes_no_new_session_and_ends_old_ones() -> None:
     assert demo.nodes["gpu-1"].observe(10**15).sessions == []
     assert submit(demo, key="key-0003")["reservation"]["slots"][0]["node"] == "gpu-2"
     assert submit(demo, key="key-0004")["reservation"]["state"] == "queued"
+
+
+def test_a_warning_that_a_node_did_not_take_is_shown_as_that_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo()
+    id_ = submit(demo)["reservation"]["id"]
+
+    def refuse(person: str, text: str) -> Delivery:
+        raise NotObeyed("there is no account ada")
+
+    monkeypatch.setattr(demo.nodes["gpu-1"], "warn", refuse)
+    demo.now += HOUR - 60
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["warning"] == {
+        "minutes": 5,
+        "at": "2026-01-05T08:59:00Z",
+        "not_delivered": ["gpu-1"],
+    }
+    assert [e.reason for e in demo.store.history(id_, 1)] == [
+        "5 minutes, not delivered on gpu-1: there is no account ada"
+    ]
+    monkeypatch.undo()
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["warning"]["not_delivered"] == []
+    assert len(demo.nodes["gpu-1"].warnings) == 1
+
+
+def test_a_node_with_a_program_without_a_session_takes_no_new_one_until_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo = Demo()
+    held = Observation("gpu-1", 10**15, [], ("process 7 of bob has /dev/nvidia0 open without a session", "another"))
+    monkeypatch.setattr(demo.nodes["gpu-1"], "observe", lambda fence: held)
+    demo.service.pass_once()
+    node = demo.state()["nodes"][0]
+    wrong = "process 7 of bob has /dev/nvidia0 open without a session, and 1 more; end it first"
+    assert (node["state"], node["reason"]) == ("unknown", wrong)
+    assert submit(demo)["reservation"]["slots"][0]["node"] == "gpu-2"
+    monkeypatch.undo()
+    demo.service.pass_once()
+    assert demo.state()["nodes"][0]["state"] == "ready"
+
+
+def test_a_node_whose_first_answer_was_bad_takes_sessions_once_it_is_repaired() -> None:
+    demo = Demo()
+    answers: list[Node | Exception] = [
+        OSError("no route"),
+        InvalidInput("serve", "MIG is enabled", ""),
+        Node("gpu-1", "h100", (None,) * 4),
+        Node("gpu-1", "h100", (None,) * 8, uuids=("GPU-a",) * 8),
+    ]
+
+    def reread(name: str) -> Node:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    demo.service = Service(demo.store, dict(demo.nodes), lambda: demo.now, {"gpu-1": "odd"}, reread)
+    reasons = []
+    while answers:
+        left = len(answers)
+        demo.service.pass_once()
+        assert len(answers) == left  # not in each pass
+        demo.now += 60
+        demo.service.pass_once()
+        reasons.append(demo.state()["nodes"][0]["reason"])
+    assert reasons == ["no route", "MIG is enabled", "gpu-1: it has other GPUs than before: restart the service", ""]
+    assert demo.store.load().nodes["gpu-1"].uuids[0] == "GPU-a"
+    assert submit(demo)["reservation"]["slots"][0]["node"] == "gpu-1"
 
 
 def test_a_database_keeps_its_identity_and_its_fences_never_go_back(tmp_path: Path) -> None:
