@@ -9,20 +9,22 @@ import pwd
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private
-from gpuctl.edges import unix_socket
+from gpuctl.edges import metrics_server, unix_socket
+from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.engine import gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import NodeAgent
 from gpuctl.reservations.local_node import local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
+from gpuctl.reservations.web_page import WebPage
 
 STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
@@ -72,7 +74,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root."""
+    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root. `web`: address of the page."""
 
     socket: Path
     state: Path = STATE
@@ -80,6 +82,7 @@ class ServeOptions:
     admins: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     root: Path = Path("/")
+    web: tuple[str, int] | None = None
 
 
 @contextmanager
@@ -105,7 +108,9 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         def answer(peer: unix_socket.Peer, call: Any) -> Any:
             return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
 
-        with unix_socket.serving(options.socket, answer):
+        page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}))
+        serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
+        with serving, unix_socket.serving(options.socket, answer):
             yield service.pass_once
         store.close()
 
@@ -141,6 +146,18 @@ def make_folders(options: ServeOptions) -> None:
     """The folders of the database and the socket."""
     for folder in (private(options.state), options.socket.parent):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+def page_address(text: str) -> tuple[str, int]:
+    """Address of the page; `InvalidInput` for a bad one. Only one that is named in full is not on loopback."""
+    return metrics_server.address(text)
+
+
+def page_note(host: str, port: int) -> str:
+    """Line for the operator: where the page is, and who can read it."""
+    address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    public = "; everybody who can reach it reads who has which GPUs"
+    return f"the page is at {address}{'' if metrics_server.is_loopback(host) else public}"
 
 
 def _this_fleet(options: ServeOptions) -> Callable[[Stored], Fleet]:

@@ -212,6 +212,12 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     show_default=True,
     help="Folder of the database.",
 )
+@click.option(
+    "--web",
+    metavar="[ADDRESS:]PORT",
+    default="",
+    help="Serve a read-only page for browsers; with a port alone, to this machine only.",
+)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit for these options, and do nothing else.")
 @socket_option
 def serve_(
@@ -223,6 +229,7 @@ def serve_(
     gpus_per_person: int | None,
     lost_after: float,
     state: Path,
+    web: str,
     print_unit: bool,
     socket: Path,
 ) -> None:
@@ -238,6 +245,7 @@ def serve_(
     if limit and inventory is None:
         raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
 
+    at = serve.page_address(web) if web else None
     if print_unit:
         path = None if inventory is None else find_inventory(inventory).absolute()
         click.echo(_unit(serve.UNIT, path), nl=False)
@@ -252,8 +260,11 @@ def serve_(
         def ask(stored: serve.Stored) -> serve.Fleet:
             return reservations_nodes.fleet(hosts, gpu_type, stored, lambda text: click.echo(text, err=True))
 
-    with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits), ask) as pass_once:
+    serve_options = serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits, web=at)
+    with serve.running(serve_options, ask) as pass_once:
         click.echo(f"reservations are served at {socket}", err=True)
+        if at is not None:
+            click.echo(serve.page_note(*at), err=True)
         while True:
             time.sleep(serve.PASS_S)
             pass_once()
