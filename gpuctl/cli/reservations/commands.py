@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from gpuctl.cli.reservations.choice import chooser
 from gpuctl.cli.reservations.reserve import place, show, socket_option, start
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.options import Finite
@@ -93,7 +94,7 @@ def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, soc
     from gpuctl.reservations.rules.commands import Extend
 
     client = Client(socket)
-    row = client.mine(id_, "extend a reservation")
+    row = client.mine(id_, "extend a reservation", chooser())
     _result(client.send(Extend(row["id"], round(hours * 3600), over_promise)), form)
 
 
@@ -109,7 +110,7 @@ def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, 
     from gpuctl.reservations.rules.commands import Edit
 
     client = Client(socket)
-    row = client.mine(id_, "edit a reservation")
+    row = client.mine(id_, "edit a reservation", chooser())
     _result(client.send(Edit(row["id"], name, None if hours is None else round(hours * 3600))), form)
 
 
@@ -123,7 +124,7 @@ def cancel_(id_: str | None, form: Output, socket: Path) -> None:
     from gpuctl.reservations.rules.commands import Cancel
 
     client = Client(socket)
-    _result(client.send(Cancel(client.mine(id_, "cancel a reservation")["id"])), form)
+    _result(client.send(Cancel(client.mine(id_, "cancel a reservation", chooser())["id"])), form)
 
 
 @click.command(name="history")
@@ -173,7 +174,7 @@ def connect_(id_: str | None, node: str | None, socket: Path) -> None:
     from gpuctl.reservations.client import Client
     from gpuctl.workflows import reservations_connect
 
-    row = Client(socket).mine(id_, "connect to a reservation")
+    row = Client(socket).mine(id_, "connect to a reservation", chooser())
     sys.exit(reservations_connect.connect(row, node, ()))
 
 
