@@ -16,8 +16,9 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 
 @dataclass(frozen=True)
 class Served:
-    """What a server answers: at which path, and as what. `local_names`: on loopback, a request that names another host
-    is refused, so that no page of the Internet can read it through a browser here (DNS rebinding).
+    """A page: its path and type. `local_names`: on loopback, a request that names another host is refused.
+
+    So no page of the Internet can read it through a browser of this machine (DNS rebinding).
     """
 
     noun: str

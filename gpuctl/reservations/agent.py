@@ -68,7 +68,7 @@ class VisitedNode:
         answer = self._ask("observe", fence=fence)
         rows = answer["sessions"]
         sessions = [Session(row["session"], row["attempt"], tuple(row["devices"])) for row in rows]
-        return Observation(self.name, answer["fence"], sessions, tuple(answer["held"]))
+        return Observation(self.name, answer["fence"], sessions, tuple(answer["open_by"]))
 
     def warn(self, person: str, text: str) -> Delivery:
         return Delivery(self._ask("warn", person=person, text=text)["terminals"])

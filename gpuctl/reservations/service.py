@@ -49,7 +49,7 @@ class Service:
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
-        self._held: dict[str, str] = {}  # node -> a program that has a GPU open without a session
+        self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
@@ -227,7 +227,7 @@ class Service:
     @property
     def _doubtful(self) -> dict[str, str]:
         """Nodes that take no new session, and why."""
-        return {**self._held, **self.doubts}
+        return {**self._open_by, **self.doubts}
 
     def _unknown_until(self) -> dict[str, int]:
         """Unknown nodes, and the instant until which they are taken as occupied."""
@@ -267,10 +267,10 @@ class Service:
         self._silent_since.pop(name, None)
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
-        self._held.pop(name, None)
-        if observation.held:
-            more = f", and {len(observation.held) - 1} more" if len(observation.held) > 1 else ""
-            self._held[name] = f"{observation.held[0]}{more}; end it first"
+        self._open_by.pop(name, None)
+        if observation.open_by:
+            more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
+            self._open_by[name] = f"{observation.open_by[0]}{more}; end it first"
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
         for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
             self._report(stray, self._task(stray)())
@@ -301,7 +301,7 @@ class Service:
             return {row.id: self._deliver(node, row.person, text) for row, text in texts[node]}
 
         shown = {node: one for node, one in self._on_all(list(texts), work).items() if not isinstance(one, Exception)}
-        unknown = Delivery(0, "nobody knows why")
+        unknown = Delivery(0, "the reason is unknown")
         return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:

@@ -156,18 +156,18 @@ def test_a_gpu_that_a_program_still_has_open_is_given_to_nobody_else(
         assert program.stdout.readline() == "open\n"
         (root / SESSIONS).unlink()
         wrong = f"process {program.pid} of uid 41234 has /dev/nvidia1 open without a session"
-        assert node().observe(2).held == (wrong,)
+        assert node().observe(2).open_by == (wrong,)
         with pytest.raises(NotObeyed, match=wrong):
             node().obey(order(OrderKind.PREPARE, 3, "r2"), ACCOUNT)
         node().obey(order(OrderKind.PREPARE, 4, "r3", (0,)), ACCOUNT)
         program.kill()
-    assert node().observe(5).held == ()
+    assert node().observe(5).open_by == ()
     node().obey(order(OrderKind.PREPARE, 6, "r2", (1,)), ACCOUNT)
 
 
 def test_programs_of_root_and_of_daemons_only_watch_gpus(node: Callable[[], VisitedNode], root: Path) -> None:
     with (root / "dev/nvidia1").open():
-        assert node().observe(0).held == ()
+        assert node().observe(0).open_by == ()
     assert [gpu_sessions._is_person(uid) for uid in (0, UID, 999_999)] == [False, False, True]
 
 

@@ -217,6 +217,7 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     "--web",
     metavar="[ADDRESS:]PORT",
     default="",
+    callback=options.not_empty,
     help="Serve a read-only page for browsers; with a port alone, to this machine only.",
 )
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit for these options, and do nothing else.")

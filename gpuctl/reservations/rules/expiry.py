@@ -45,7 +45,7 @@ def record_warning(draft: Draft, warning: Notice, terminals: int, missed: Mappin
     """Record a warning after its delivery, so that a crash in between repeats it and never drops it.
 
     `missed`: nodes that it did not reach, and why. It is tried again there, but counts as sent: a session must not last
-    for ever because nobody can be warned. The first delivery after that begins the grace anew.
+    for ever because nobody can be warned. The grace begins again with its first delivery.
     """
     missed = missed or {}
     reservation = draft.book.reservations.get(warning.reservation)

@@ -25,13 +25,13 @@ class Session:
 class Observation:
     """Sessions of one node at one time; `fence` is the highest that the node knew then.
 
-    `held`: programs that have a GPU open without a session.
+    `open_by`: programs that have a GPU open without a session.
     """
 
     node: str
     fence: int
     sessions: Sequence[Session]
-    held: Sequence[str] = ()
+    open_by: Sequence[str] = ()
 
 
 def repair(draft: Draft) -> None:

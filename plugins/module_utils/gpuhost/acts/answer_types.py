@@ -84,14 +84,14 @@ class GpuSession(TypedDict):
 class GpuSessions(TypedDict):
     """See `gpu_sessions.run`. `refused`: why the order was not carried out. `fence`: the highest that is known.
 
-    `held`: programs of people that have a GPU open without a session, as texts.
+    `open_by`: programs of people that have a GPU open without a session, as texts.
     """
 
     refused: str
     fence: Count
     sessions: list[GpuSession]
     terminals: Count
-    held: list[str]
+    open_by: list[str]
 
 
 ACTS: Mapping[str, type] = {

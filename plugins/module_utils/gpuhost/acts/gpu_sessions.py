@@ -31,7 +31,7 @@ if [ -r "{FOLDER}/$(id -un).sh" ]; then . "{FOLDER}/$(id -un).sh"; fi
 ACL = "system.posix_acl_access"
 END_S = 10.0  # between SIGTERM and SIGKILL
 KILL_S = 5.0  # after SIGKILL
-MOST_HELD = 8  # texts in an answer
+MOST_OPEN = 8  # texts in an answer
 PEOPLE = 1000  # first uid of people; daemons such as nvidia-persistenced have lower ones, and no login shell
 LOCK_S = 20.0  # for an earlier visit that still ends programs
 _ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
@@ -65,7 +65,7 @@ def users_of(path: str | os.PathLike[str]) -> list[int]:
 
 
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{refused, fence, sessions, terminals, held}: see `answer_types.GpuSessions`. OSError: the host does not permit.
+    """{refused, fence, sessions, terminals, open_by}: see `answer_types.GpuSessions`. OSError: it is not permitted.
 
     Request: `do` (observe, prepare, clear, clean, warn), `service` (identity of the service that gives the orders),
     `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
@@ -79,8 +79,8 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         with _alone(host):
             book = _Book(host, request)
             _ORDERS[request["do"]](book, request)
-            held = book.held() if request["do"] == "observe" else ()
-            return _answer(fence=book.fence, sessions=book.observed(), held=held)
+            open_by = book.open_by() if request["do"] == "observe" else ()
+            return _answer(fence=book.fence, sessions=book.observed(), open_by=open_by)
     except Refused as refusal:
         return _answer(refused=str(refusal))
 
@@ -90,10 +90,10 @@ def _answer(
     fence: int = 0,
     sessions: Sequence[Mapping[str, Any]] = (),
     terminals: int = 0,
-    held: Sequence[str] = (),
+    open_by: Sequence[str] = (),
 ) -> dict[str, Any]:
     plain = {"refused": refused, "fence": fence, "sessions": list(sessions), "terminals": terminals}
-    return {**plain, "held": list(held)}
+    return {**plain, "open_by": list(open_by)}
 
 
 @contextlib.contextmanager
@@ -149,7 +149,7 @@ class _Book:
             for id_, entry in sorted(self.sessions.items())
         ]
 
-    def held(self, minors: Collection[int] | None = None, uid: int | None = None) -> list[str]:
+    def open_by(self, minors: Collection[int] | None = None, uid: int | None = None) -> list[str]:
         """Programs of people that have a GPU open without a session on it: after a lost file, open files outlive it.
 
         `minors`: of these GPUs only; `uid`: an account that may have them open. OSError if they cannot be seen.
@@ -163,7 +163,7 @@ class _Book:
             for minor in sorted({paths[path] for path in opened})
             if uid not in uids and not any((one, minor) in allowed for one in uids)
         ]
-        return texts[:MOST_HELD]
+        return texts[:MOST_OPEN]
 
     def apply(self) -> None:
         """Make access and variables what the sessions say; a driver that was loaded again made new device files."""
@@ -219,9 +219,9 @@ def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
     for other, entry in book.sessions.items():
         if other != id_ and set(entry["gpus"]) & set(minors):
             raise Refused(f"session {other} still has /dev/nvidia{min(set(entry['gpus']) & set(minors))}")
-    held = book.held(minors, uid)
-    if held:
-        raise Refused(f"{held[0]}; end it first")
+    open_by = book.open_by(minors, uid)
+    if open_by:
+        raise Refused(f"{open_by[0]}; end it first")
     book.sessions[id_] = {
         "attempt": request["attempt"],
         "gpus": minors,
