@@ -291,9 +291,12 @@ def _end_processes(book: _Book, entry: Mapping[str, Any]) -> None:
 
 
 def _users(uid: int, paths: set[str]) -> Iterator[int]:
-    """Processes of an account that have one of the files open. Those of this machine, whatever the root is."""
+    """Processes of an account that have one of the files open. Those of this machine, whatever the root is.
+
+    OSError if the files of one cannot be seen: it may have a GPU open.
+    """
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended in the meantime
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
             if uid in _uids(f"/proc/{name}") and paths & set(_open_files(f"/proc/{name}")):
                 yield int(name)
 
@@ -327,11 +330,19 @@ def _name(uid: int) -> str:
 
 
 def _open_files(process: str) -> Iterator[str]:
-    """Paths of a process's open files, also of device files that the driver has made again since."""
+    """Paths of a process's open files, also of device files that the driver has made again since.
+
+    PermissionError if they are hidden. A file without a path, closed in the meantime or deeper than readlink can
+    return (ENAMETOOLONG), is left out: no device file is one, and the others count.
+    """
     for descriptor in os.listdir(f"{process}/fd"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # closed in the meantime; the others count
+        try:
             path = os.readlink(f"{process}/fd/{descriptor}")
-            yield path.removesuffix(" (deleted)")
+        except PermissionError:
+            raise
+        except OSError:
+            continue
+        yield path.removesuffix(" (deleted)")
 
 
 def _uids(process: str) -> set[int]:
