@@ -27,6 +27,7 @@ FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
 REREAD_S = 60  # between two readings of nodes in doubt
+REWARN_S = 60  # between two tries of a warning that a node did not take
 MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
 
@@ -51,6 +52,9 @@ class Service:
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
+        self._rewarn_at: dict[
+            tuple[str, int], int
+        ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
         self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
@@ -177,13 +181,19 @@ class Service:
             for name, observation in observations.items():
                 self._compare(name, observation, fences[name])
             book = self.store.load()
-            due = expiry.warnings_due(book, max(self.clock(), book.clock.at))
+            now = max(self.clock(), book.clock.at)
+            self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
+            due = [
+                one for one in expiry.warnings_due(book, now) if (one.reservation, one.minutes) not in self._rewarn_at
+            ]
         warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
         with self._lock:
             for warning in due:
                 shown = warned[warning.reservation]
                 terminals = sum(one.terminals for one in shown.values())
                 missed = {node: one.missed for node, one in shown.items() if one.missed}
+                if missed:
+                    self._rewarn_at[warning.reservation, warning.minutes] = now + REWARN_S
                 self._decide(
                     "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
                 )
@@ -305,14 +315,12 @@ class Service:
         return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:
-        """Show a warning. One that is not delivered is recorded as that, and tried again in the next pass."""
+        """Show a warning. One that is not delivered is recorded as that, and tried again after `REWARN_S`."""
         if node in self._silent_since:
             return Delivery(0, self.silence.get(node, "no answer"))
         try:
             return self.agents[node].warn(person, text)
-        except OSError as error:
-            with self._lock:
-                self._silent(node, error)
+        except OSError as error:  # the node answered in this pass: the sessions of others on it go on and end as usual
             return Delivery(0, str(error) or "no answer")
         except NotObeyed as refusal:  # such as an account that does not exist there: the node itself is fine
             return Delivery(0, str(refusal))

@@ -197,7 +197,7 @@ def test_after_a_node_gave_no_answer_none_of_its_orders_is_tried_in_this_pass(mo
     assert {row["state"] for row in demo.state()["reservations"]} == {"ending"}
 
 
-def test_calls_are_answered_while_warnings_are_shown_and_a_silent_node_is_noticed(
+def test_calls_are_answered_while_warnings_are_shown_and_a_missed_one_silences_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     demo, answers = Demo(), list[dict[str, Any]]()
@@ -214,7 +214,13 @@ def test_calls_are_answered_while_warnings_are_shown_and_a_silent_node_is_notice
     demo.now += HOUR - 60
     demo.service.pass_once()
     assert len(answers) == 1
-    assert demo.state()["nodes"][0]["state"] == "unknown"
+    assert demo.state()["nodes"][0]["state"] == "ready"
+    demo.service.pass_once()
+    assert len(answers) == 1  # not in each pass
+    demo.now += 180
+    demo.service.pass_once()
+    demo.service.pass_once()
+    assert demo.state()["reservations"] == []  # it ends all the same
 
 
 def test_the_queue_names_nodes_that_are_unknown_and_does_not_count_on_them() -> None:
@@ -260,6 +266,7 @@ def test_a_warning_that_a_node_did_not_take_is_shown_as_that_and_repeated(monkey
         "5 minutes, not delivered on gpu-1: there is no account ada"
     ]
     monkeypatch.undo()
+    demo.now += 60
     demo.service.pass_once()
     assert demo.state()["reservations"][0]["warning"]["not_delivered"] == []
     assert len(demo.nodes["gpu-1"].warnings) == 1
