@@ -93,7 +93,7 @@ def show(row: dict[str, Any]) -> None:
         ["id", "state", "GPUs", "type", "where", "until", "name"],
         [[row["id"], row["state"], row["gpus"], row["gpu_type"], place(row), until, row["name"]]],
     )
-    if row["warning"]:
+    if row.get("warning"):  # a service of an older version answers none
         click.echo(_warned(row["warning"]))
     if row["state"] == "queued":
         click.echo(f"position {row['position']}, starts {start(row)}: {row['reason']}")
