@@ -144,6 +144,16 @@ def test_on_a_terminal_one_of_several_is_chosen_by_its_number(site: Site, monkey
     assert CliRunner().invoke(app, words).exit_code == 0  # the only one: no question
 
 
+def test_nobody_picks_from_other_peoples_reservations_by_a_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = sorted([site.json("reserve", "--name", "same")["id"], site.json("reserve", "--name", "same")["id"]])
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _choose)
+    site.caller = BOB
+    error = site.run("reservations", "cancel", "same").exception
+    assert isinstance(error, GpuctlError)
+    assert (error.exit_code, error.hint) == (2, f"name one by its id: {ids[0]} of ada, {ids[1]} of ada")
+    assert len(site.json("reservations", "list")) == 2
+
+
 def test_nobody_is_asked_without_a_terminal() -> None:
     assert chooser() is None
 
