@@ -45,7 +45,7 @@ def record_warning(draft: Draft, warning: Notice, terminals: int, missed: Mappin
     """Record a warning after its delivery, so that a crash in between repeats it and never drops it.
 
     `missed`: nodes that it did not reach, and why. It is tried again there, but counts as sent: a session must not last
-    for ever because nobody can be warned. The grace begins again with its first delivery.
+    for ever because nobody can be warned. The grace begins again with the first delivery on each node: once for each.
     """
     missed = missed or {}
     reservation = draft.book.reservations.get(warning.reservation)
@@ -56,10 +56,8 @@ def record_warning(draft: Draft, warning: Notice, terminals: int, missed: Mappin
     again = reservation.warned_min == warning.minutes
     if again and set(missed) >= set(warning.nodes):
         return
-    late = again and len(reservation.unwarned) < len(reservation.slots)  # another node has shown it before
-    warned_at = reservation.warned_at if late else draft.now
     unwarned = tuple(name for name in warning.nodes if name in missed)
-    draft.put(replace(reservation, warned_min=warning.minutes, warned_at=warned_at, unwarned=unwarned))
+    draft.put(replace(reservation, warned_min=warning.minutes, warned_at=draft.now, unwarned=unwarned))
     parts = [f"shown on {terminals} terminals and in the file"] if len(unwarned) < len(warning.nodes) else []
     parts += [f"not delivered on {name}: {missed[name]}" for name in unwarned]
     draft.note("warn", reservation.id, f"{warning.minutes} minutes, {'; '.join(parts)}")

@@ -76,8 +76,25 @@ def test_a_warning_that_was_not_delivered_is_recorded_and_tried_again_there() ->
     [again] = expiry.warnings_due(desk.book, desk.now)
     assert (desk[id_].unwarned, again.nodes, again.minutes, again.left_s) == (("gpu-2",), ("gpu-2",), 5, 240)
     desk.decide(expiry.record_warning, again, 1)
-    assert (desk[id_].unwarned, desk[id_].warned_at) == ((), desk.now - 60)  # gpu-1 was warned in time
+    assert (desk[id_].unwarned, desk[id_].warned_at) == ((), desk.now)
     assert expiry.warnings_due(desk.book, desk.now) == []
+
+
+def test_the_last_node_of_a_gang_that_is_warned_has_the_whole_grace() -> None:
+    desk = Desk(book(grace_s=120))
+    id_ = desk.start(16)
+    at_left(desk, id_, 4)
+    [warning] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, warning, 1, {"gpu-2": "no answer"})
+    at_left(desk, id_, -1.5)
+    [again] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, again, 1)
+    states = []
+    for seconds in (119, 1):
+        desk.now += seconds
+        desk.decide(expiry.tick)
+        states.append(desk[id_].state)
+    assert states == [State.ACTIVE, State.ENDING]
 
 
 def test_a_session_that_nobody_can_warn_ends_all_the_same_and_the_first_delivery_begins_the_grace() -> None:
