@@ -20,6 +20,10 @@ class NotObeyed(Exception):
     """A node refuses an order; the text says why. Without an answer it is an OSError: the order may be carried out."""
 
 
+class InUse(NotObeyed):
+    """A node refuses a session because programs without one have its GPUs open; no fault of who waits for them."""
+
+
 @dataclass(frozen=True)
 class Delivery:
     """A warning on a node: number of terminals; it is in a file, too. `missed`: why it was not delivered."""
@@ -76,6 +80,8 @@ class VisitedNode:
     def _ask(self, do: str, **content: Any) -> Mapping[str, Any]:
         about = " ".join(str(content[key]) for key in ("session", "person") if content.get(key))
         answer = self._visit({**self._always, "do": do, "about": f"{do} {about}".strip(), **content})
+        if answer["refused"] and answer["open_by"]:
+            raise InUse(answer["refused"])
         if answer["refused"]:
             raise NotObeyed(answer["refused"])
         return answer

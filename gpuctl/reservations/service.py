@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -280,10 +280,15 @@ class Service:
         self._open_by.pop(name, None)
         if observation.open_by:
             more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
-            self._open_by[name] = f"{observation.open_by[0]}{more}; end it first"
+            self._in_use(name, f"{observation.open_by[0]}{more}; end it first")
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
         for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
             self._report(stray, self._task(stray)())
+
+    def _in_use(self, name: str, reason: str) -> None:
+        """A program has a GPU open without a session: the node takes none, and who waits for it waits elsewhere."""
+        self._open_by[name] = reason
+        self._decide("nodes", lambda draft: reports.node_in_use(draft, name, reason))
 
     def _silent(self, name: str, error: Exception) -> None:
         """A node is unknown. It is lost only if it does not answer at all for long enough."""
@@ -362,6 +367,9 @@ class Service:
     def _report(self, order: Order, failure: Exception | None) -> bool:
         """Take the report of an order; True if rows changed. Without an answer it is given again in the next pass."""
         ids = order.reservation, order.attempt, order.node
+        if isinstance(failure, InUse) and order.kind is OrderKind.PREPARE:
+            self._in_use(order.node, str(failure))
+            return True
         if isinstance(failure, NotObeyed) and order.kind is OrderKind.PREPARE:
             reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuctl.engine import gpu_sessions, gpuhost_host
-from gpuctl.reservations.agent import NotObeyed, VisitedNode
+from gpuctl.reservations.agent import InUse, NotObeyed, VisitedNode
 from gpuctl.reservations.rules.decision import Decision
 from gpuctl.reservations.rules.model import Caller, Node, Site, State
 from gpuctl.reservations.rules.reconcile import Session
@@ -157,7 +157,7 @@ def test_a_gpu_that_a_program_still_has_open_is_given_to_nobody_else(
         (root / SESSIONS).unlink()
         wrong = f"process {program.pid} of uid 41234 has /dev/nvidia1 open without a session"
         assert node().observe(2).open_by == (wrong,)
-        with pytest.raises(NotObeyed, match=wrong):
+        with pytest.raises(InUse, match=wrong):
             node().obey(order(OrderKind.PREPARE, 3, "r2"), ACCOUNT)
         node().obey(order(OrderKind.PREPARE, 4, "r3", (0,)), ACCOUNT)
         program.kill()

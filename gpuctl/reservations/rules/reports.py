@@ -90,6 +90,14 @@ def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str)
         draft.move(reservation, Event.FAIL, f"{node}: {reason}")
 
 
+def node_in_use(draft: Draft, name: str, reason: str) -> None:
+    """A program without a session has a GPU of the node open: requests that are not prepared there are queued again."""
+    for reservation in draft.book.in_state(State.PREPARING):
+        if name in {slot.node for slot in reservation.slots} - set(reservation.ready):
+            last = reservation.attempt >= draft.book.site.limits.most_attempts
+            draft.move(reservation, Event.FAIL if last else Event.RETRY, f"{name}: {reason}")
+
+
 def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
     """Nobody has access on this node any more; with the last one the GPUs return to the ledger."""
     reservation = _current(draft.book, id_, attempt, node, State.ENDING)

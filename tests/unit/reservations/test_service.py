@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.reservations.agent import Delivery, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NotObeyed, Unable
 from gpuctl.reservations.demo import START, Demo
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, NodeState, Site, State
 from gpuctl.reservations.rules.reconcile import Observation
-from gpuctl.reservations.rules.reports import Order
+from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
@@ -286,6 +286,39 @@ def test_a_node_with_a_program_without_a_session_takes_no_new_one_until_it_ended
     monkeypatch.undo()
     demo.service.pass_once()
     assert demo.state()["nodes"][0]["state"] == "ready"
+
+
+def test_who_waits_is_queued_again_if_a_program_without_a_session_has_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo()
+    wrong = "process 7 of bob has /dev/nvidia0 open without a session"
+
+    def refuse(order: Order, person: str, variables: object = None) -> None:
+        if order.kind is OrderKind.PREPARE:
+            raise InUse(wrong)
+
+    for node in demo.nodes.values():
+        monkeypatch.setattr(node, "obey", refuse)
+    for number in range(3):
+        submit(demo, key=f"key-000{number}")
+    assert {row["state"] for row in demo.state()["reservations"]} == {"queued"}
+    assert {node["reason"] for node in demo.state()["nodes"]} == {wrong}
+    monkeypatch.undo()
+    demo.service.pass_once()
+    assert [row["state"] for row in demo.state()["reservations"]] == ["active", "active", "queued"]
+
+
+def test_a_request_in_preparation_waits_again_once_a_program_without_a_session_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = False
+    assert submit(demo)["reservation"]["state"] == "preparing"
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = True
+    in_use = Observation("gpu-1", 10**15, [], ("process 7 of bob has /dev/nvidia0 open without a session",))
+    monkeypatch.setattr(demo.nodes["gpu-1"], "observe", lambda fence: in_use)
+    demo.service.pass_once()
+    [row] = demo.state()["reservations"]
+    assert (row["state"], row["slots"][0]["node"]) == ("active", "gpu-2")
 
 
 def test_a_node_whose_first_answer_was_bad_takes_sessions_once_it_is_repaired() -> None:

@@ -42,7 +42,11 @@ Sessions = dict[str, dict[str, Any]]
 
 
 class Refused(Exception):
-    """The order is not carried out; the text says why."""
+    """The order is not carried out; the text says why. `open_by`: programs without a session, if they are the cause."""
+
+    def __init__(self, text: str, open_by: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.open_by = list(open_by)
 
 
 def acl(uids: Sequence[int]) -> bytes:
@@ -82,7 +86,7 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
             open_by = book.open_by() if request["do"] == "observe" else ()
             return _answer(fence=book.fence, sessions=book.observed(), open_by=open_by)
     except Refused as refusal:
-        return _answer(refused=str(refusal))
+        return _answer(refused=str(refusal), open_by=refusal.open_by)
 
 
 def _answer(
@@ -221,7 +225,7 @@ def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
             raise Refused(f"session {other} still has /dev/nvidia{min(set(entry['gpus']) & set(minors))}")
     open_by = book.open_by(minors, uid)
     if open_by:
-        raise Refused(f"{open_by[0]}; end it first")
+        raise Refused(f"{open_by[0]}; end it first", open_by)
     book.sessions[id_] = {
         "attempt": request["attempt"],
         "gpus": minors,
