@@ -108,7 +108,8 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         def answer(peer: unix_socket.Peer, call: Any) -> Any:
             return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
 
-        page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}))
+        public = options.web is not None and not metrics_server.is_loopback(options.web[0])
+        page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)
         serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
         with serving, unix_socket.serving(options.socket, answer):
             yield service.pass_once
@@ -150,7 +151,10 @@ def make_folders(options: ServeOptions) -> None:
 
 def page_address(text: str) -> tuple[str, int]:
     """Address of the page; `InvalidInput` for a bad one. Only one that is named in full is not on loopback."""
-    return metrics_server.address(text)
+    at = metrics_server.address(text)
+    if at[1] == 0:
+        raise InvalidInput(f"serve HTTP on {text!r}", "port 0 is any free one, which nobody knows", metrics_server.HINT)
+    return at
 
 
 def page_note(host: str, port: int) -> str:

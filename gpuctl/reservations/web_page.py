@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,17 +21,35 @@ Row = Mapping[str, Any]
 
 
 class WebPage:
-    """Renders the answer of the service to `state`, at most once in `FRESH_S` seconds however many browsers ask."""
+    """Renders the answer of the service to `state`, at most once in `FRESH_S` seconds however many browsers ask.
 
-    def __init__(self, state: Callable[[], Row]) -> None:
-        self._state, self._lock = state, threading.Lock()
+    `public`: readers are not on this machine, and get no reason of a node, which may name programs and accounts.
+    """
+
+    def __init__(self, state: Callable[[], Row], *, public: bool = False) -> None:
+        self._state, self._lock, self._public = state, threading.Lock(), public
         self._shown, self._until = "", 0.0
 
     def text(self) -> str:
         with self._lock:
             if time.monotonic() >= self._until:
-                self._shown, self._until = render(page(self._state())), time.monotonic() + FRESH_S
+                self._shown, self._until = self._text(), time.monotonic() + FRESH_S
             return self._shown
+
+    def _text(self) -> str:
+        try:
+            state = self._state()
+            return render(page(_without_reasons(state) if self._public else state))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the browser gets a page and the log a line
+            sys.stderr.write(f"the page for browsers cannot be made: {type(error).__name__}: {error}\n")
+            return render(page({"error": "the log of the service has the cause"}))
+
+
+def _without_reasons(state: Row) -> Row:
+    if "error" in state:
+        return {"error": "the service has the cause"}
+    nodes = [{**node, "reason": "not usable" if node["reason"] else ""} for node in state["nodes"]]
+    return {**state, "nodes": nodes}
 
 
 def page(state: Row) -> Page:

@@ -6,6 +6,7 @@ import http.client
 
 import pytest
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.metrics_server import WEB_PAGE, serving
 from gpuctl.pages.page import render
 from gpuctl.reservations.demo import Demo
@@ -57,6 +58,25 @@ def test_many_browsers_cost_one_answer_of_the_service() -> None:
     shown = WebPage(lambda: calls.append(1) or {"error": "x"})  # type: ignore[func-returns-value]
     assert shown.text() == shown.text()
     assert len(calls) == 1
+
+
+def test_an_error_has_a_page_and_a_line_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    def state() -> dict[str, object]:
+        raise ValueError("bad row")
+
+    assert "Unknown" in WebPage(state).text()
+    assert capsys.readouterr().err == "the page for browsers cannot be made: ValueError: bad row\n"
+
+
+def test_other_machines_read_no_reason_of_a_node() -> None:
+    shown = WebPage(site().state, public=True).text()
+    assert "MIG is enabled" not in shown
+    assert "<td>not usable</td>" in shown
+
+
+def test_port_0_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="nobody knows"):
+        page_address("0")
 
 
 def request(port: int, method: str = "GET", path: str = "/", host: str = "localhost") -> http.client.HTTPResponse:
