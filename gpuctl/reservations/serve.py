@@ -20,7 +20,7 @@ from gpuctl.edges import metrics_server, unix_socket
 from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.engine import gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import NodeAgent
-from gpuctl.reservations.local_node import local_node
+from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
@@ -95,6 +95,8 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
     ask = ask or _this_fleet(options)
     make_folders(options)
     with alone(options.state):
+        if local:
+            adopt_sessions(options.root, options.state)
         fleet = ask(stored(options.state))
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]

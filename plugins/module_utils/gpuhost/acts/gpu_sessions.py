@@ -80,7 +80,7 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if request["do"] == "warn":
             return _answer(terminals=_warn(host, request["person"], request["text"]))
-        with _alone(host):
+        with alone(host):
             book = _Book(host, request)
             _ORDERS[request["do"]](book, request)
             open_by = book.open_by() if request["do"] == "observe" else ()
@@ -101,7 +101,7 @@ def _answer(
 
 
 @contextlib.contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def alone(host: Host) -> Iterator[None]:
     """One order at a time. The kernel releases the lock of a visit that was killed."""
     host.make_folder(FOLDER)
     descriptor = os.open(host.real(f"{FOLDER}/.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
