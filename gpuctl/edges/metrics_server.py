@@ -1,18 +1,46 @@
-"""HTTP server for Prometheus: one page, read only, on loopback unless another address is named."""
+"""HTTP server of one page, such as metrics: read only, on loopback unless another address is named."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+@dataclass(frozen=True)
+class Served:
+    """A page: its path and type. `local_names`: on loopback, a request that names another host is refused.
+
+    So no page of the Internet can read it through a browser of this machine (DNS rebinding).
+    """
+
+    noun: str
+    path: str
+    content_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    local_names: bool = False
+
+
+METRICS = Served("metrics", "/metrics", "text/plain; version=0.0.4; charset=utf-8")
+WEB_PAGE = Served(
+    "a web page",
+    "/",
+    "text/html; charset=utf-8",
+    {
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    },
+    local_names=True,
+)
 MOST_CLIENTS = 16  # at the same time; Prometheus and its replicas are a few
 CLIENT_S = 10  # seconds for a client to send its request, and to take the answer
 HINT = "set a port for this machine alone, 9400, or an address and a port, 10.0.0.5:9400"
@@ -30,7 +58,7 @@ def address(text: str) -> tuple[str, int]:
     except ValueError:
         number = -1
     if not 0 <= number <= 65535:
-        raise InvalidInput(f"serve metrics on {text!r}", "it is not an IP address with a port", HINT)
+        raise InvalidInput(f"serve HTTP on {text!r}", "it is not an IP address with a port", HINT)
     return host, number
 
 
@@ -43,9 +71,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 32
 
-    def __init__(self, at: tuple[str, int], text: Callable[[], str]) -> None:
+    def __init__(self, at: tuple[str, int], text: Callable[[], str], served: Served) -> None:
         self.address_family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
-        self.text = text
+        self.text, self.served = text, served
+        self.local = served.local_names and is_loopback(at[0])
         self.free = threading.BoundedSemaphore(MOST_CLIENTS)
         super().__init__(at, _Page)
 
@@ -77,12 +106,19 @@ class _Page(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        if self.path.partition("?")[0] != "/metrics":
-            self.send_error(404, "the metrics are at /metrics")
+        server = cast(_Server, self.server)
+        served = server.served
+        if server.local and not _names_this_host(self.headers.get("Host", "")):
+            self.send_error(403, "ask for it by the name localhost")
             return
-        text = cast(_Server, self.server).text().encode()
+        if self.path.partition("?")[0] != served.path:
+            self.send_error(404, f"the page is at {served.path}")
+            return
+        text = server.text().encode()
         self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Type", served.content_type)
+        for name, value in served.headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         if body:
@@ -92,15 +128,24 @@ class _Page(BaseHTTPRequestHandler):
         """Scrapes are no news."""
 
 
-@contextmanager
-def serving(at: tuple[str, int], text: Callable[[], str]) -> Iterator[int]:
-    """Answer GET /metrics with the text of that moment while the context lasts; yields the port."""
+def _names_this_host(host: str) -> bool:
+    """True if the Host of a request is localhost or an address of loopback, with or without a port."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     try:
-        server = _Server(at, text)
+        return name.casefold() == "localhost" or is_loopback(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+
+
+@contextmanager
+def serving(at: tuple[str, int], text: Callable[[], str], served: Served = METRICS) -> Iterator[int]:
+    """Answer GET with the text of that moment while the context lasts; yields the port."""
+    try:
+        server = _Server(at, text, served)
     except OSError as error:
         where = f"{at[0]}:{at[1]}"
         hint = "another program has this port; choose another one" if error.errno == 98 else HINT
-        raise GpuctlError(f"serve metrics on {where}", error.strerror or str(error), hint) from error
+        raise GpuctlError(f"serve {served.noun} on {where}", error.strerror or str(error), hint) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
     thread.start()
     try:

@@ -20,12 +20,16 @@ class NotObeyed(Exception):
     """A node refuses an order; the text says why. Without an answer it is an OSError: the order may be carried out."""
 
 
+class InUse(NotObeyed):
+    """A node refuses a session because programs without one have its GPUs open; no fault of who waits for them."""
+
+
 @dataclass(frozen=True)
 class Delivery:
-    """A warning that was delivered: number of terminals, and whether the file was written."""
+    """A warning on a node: number of terminals; it is in a file, too. `missed`: why it was not delivered."""
 
     terminals: int
-    file: bool
+    missed: str = ""
 
 
 class NodeAgent(Protocol):
@@ -68,14 +72,16 @@ class VisitedNode:
         answer = self._ask("observe", fence=fence)
         rows = answer["sessions"]
         sessions = [Session(row["session"], row["attempt"], tuple(row["devices"])) for row in rows]
-        return Observation(self.name, answer["fence"], sessions)
+        return Observation(self.name, answer["fence"], sessions, tuple(answer["open_by"]))
 
     def warn(self, person: str, text: str) -> Delivery:
-        return Delivery(self._ask("warn", person=person, text=text)["terminals"], file=True)
+        return Delivery(self._ask("warn", person=person, text=text)["terminals"])
 
     def _ask(self, do: str, **content: Any) -> Mapping[str, Any]:
         about = " ".join(str(content[key]) for key in ("session", "person") if content.get(key))
         answer = self._visit({**self._always, "do": do, "about": f"{do} {about}".strip(), **content})
+        if answer["refused"] and answer["open_by"]:
+            raise InUse(answer["refused"])
         if answer["refused"]:
             raise NotObeyed(answer["refused"])
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ class Client:
     def send(self, command: Cancel | Extend | Edit) -> Plain:
         return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
 
-    def mine(self, id_: str | None, doing: str) -> Plain:
-        """The live reservation with this id or name, or the caller's only one."""
+    def mine(self, id_: str | None, doing: str, choose: Callable[[Sequence[Plain]], Plain] | None = None) -> Plain:
+        """The live reservation with this id or name, or the caller's only one. `choose`: takes one of the caller's."""
         state = self.state()
         mine = [row for row in state["reservations"] if row["person"] == state["person"]]
         rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
@@ -62,6 +63,12 @@ class Client:
             raise InvalidInput(doing, f"no live reservation has the id or name {id_!r}", "`gpuctl reservations list`")
         if not rows:
             raise InvalidInput(doing, "you have no reservation", "`gpuctl reserve` makes one")
+        own = all(row["person"] == state["person"] for row in rows)  # nobody picks from other people's by a number
+        if choose is not None and own:
+            return dict(choose(rows))
+        if not own:
+            ids = named(f"{row['id']} of {row['person']}" for row in rows)
+            raise InvalidInput(doing, f"other people have several that are named {id_!r}", f"name one by its id: {ids}")
         raise InvalidInput(doing, "you have several", f"name one: {named(row['id'] for row in rows)}")
 
     def _act(self, call: Plain) -> Plain:

@@ -40,7 +40,7 @@ class SimulatedNode:
 
     def warn(self, person: str, text: str) -> Delivery:
         self.warnings.append(f"{person}: {text}")
-        return Delivery(1, file=True)
+        return Delivery(1)
 
     def _check(self, fence: int) -> None:
         if not self.reachable:

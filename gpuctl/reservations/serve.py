@@ -9,20 +9,22 @@ import pwd
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private
-from gpuctl.edges import unix_socket
+from gpuctl.edges import metrics_server, unix_socket
+from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.engine import gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import NodeAgent
-from gpuctl.reservations.local_node import local_node
+from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
+from gpuctl.reservations.web_page import WebPage
 
 STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
@@ -50,11 +52,15 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Fleet:
-    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session."""
+    """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session.
+
+    `reread`: reads one of those again.
+    """
 
     nodes: Sequence[Node]
     agents: Mapping[str, NodeAgent]
     doubts: Mapping[str, str] = field(default_factory=dict)
+    reread: Callable[[str], Node] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root."""
+    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root. `web`: address of the page."""
 
     socket: Path
     state: Path = STATE
@@ -76,6 +82,7 @@ class ServeOptions:
     admins: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     root: Path = Path("/")
+    web: tuple[str, int] | None = None
 
 
 @contextmanager
@@ -88,11 +95,13 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
     ask = ask or _this_fleet(options)
     make_folders(options)
     with alone(options.state):
+        if local:
+            adopt_sessions(options.root, options.state)
         fleet = ask(stored(options.state))
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
-        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts)
+        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread)
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
@@ -101,7 +110,10 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         def answer(peer: unix_socket.Peer, call: Any) -> Any:
             return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
 
-        with unix_socket.serving(options.socket, answer):
+        public = options.web is not None and not metrics_server.is_loopback(options.web[0])
+        page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)
+        serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
+        with serving, unix_socket.serving(options.socket, answer):
             yield service.pass_once
         store.close()
 
@@ -139,15 +151,28 @@ def make_folders(options: ServeOptions) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def page_address(text: str) -> tuple[str, int]:
+    """Address of the page; `InvalidInput` for a bad one. Only one that is named in full is not on loopback."""
+    at = metrics_server.address(text)
+    if at[1] == 0:
+        raise InvalidInput(f"serve HTTP on {text!r}", "port 0 is any free one, which nobody knows", metrics_server.HINT)
+    return at
+
+
+def page_note(host: str, port: int) -> str:
+    """Line for the operator: where the page is, and who can read it."""
+    address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    public = "; everybody who can reach it reads who has which GPUs"
+    return f"the page is at {address}{'' if metrics_server.is_loopback(host) else public}"
+
+
 def _this_fleet(options: ServeOptions) -> Callable[[Stored], Fleet]:
     node = this_host(options.root, options.gpu_type)
     if os.geteuid() != 0:
         raise InvalidInput(DOING, "only root can give and take access to GPUs", "run it with sudo or as a service")
 
     def ask(stored: Stored) -> Fleet:
-        agent = local_node(
-            node.name, len(node.allocated), stored.identity, options.state, options.root, label=stored.label
-        )
+        agent = local_node(node.name, len(node.allocated), stored.identity, options.root, label=stored.label)
         return Fleet([node], {node.name: agent})
 
     return ask

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, NodeAgent, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -25,6 +26,8 @@ DOING = "ask the reservation service"
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
+REREAD_S = 60  # between two readings of nodes in doubt
+REWARN_S = 60  # between two tries of a warning that a node did not take
 MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
 
@@ -32,7 +35,8 @@ Built = TypeVar("Built")
 class Service:
     """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970.
 
-    `doubts`: nodes that take no new session, and why; sessions on them end as usual.
+    `doubts`: nodes that take no new session, and why; sessions on them end as usual. `reread`: reads such a node again;
+    None if nothing can have changed. OSError or `GpuctlError` says why it is still in doubt.
     """
 
     def __init__(
@@ -41,9 +45,16 @@ class Service:
         agents: Mapping[str, NodeAgent],
         clock: Callable[[], int],
         doubts: Mapping[str, str] | None = None,
+        reread: Callable[[str], Node] | None = None,
     ) -> None:
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
+        self._reread = reread
+        self._reread_at = clock() + REREAD_S
+        self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
+        self._rewarn_at: dict[
+            tuple[str, int], int
+        ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
         self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
@@ -117,7 +128,7 @@ class Service:
                     "name": node.name,
                     "gpu_type": node.gpu_type,
                     "state": "unknown" if node.name in self._unknown and node.state is ready else str(node.state),
-                    "reason": self.silence.get(node.name, self.doubts.get(node.name, "")),
+                    "reason": self.silence.get(node.name) or self._doubtful.get(node.name, ""),
                     "allocated": list(node.allocated),
                 }
                 for node in book.nodes.values()
@@ -165,17 +176,50 @@ class Service:
             self._decide("reconciler", reconcile.repair)
             fences = {name: self.store.load().nodes[name].fence for name in self.agents}
         observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
+        self._read_again()
         with self._lock:
             for name, observation in observations.items():
                 self._compare(name, observation, fences[name])
             book = self.store.load()
-            due = expiry.warnings_due(book, max(self.clock(), book.clock.at))
+            now = max(self.clock(), book.clock.at)
+            self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
+            due = [
+                one for one in expiry.warnings_due(book, now) if (one.reservation, one.minutes) not in self._rewarn_at
+            ]
         warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
         with self._lock:
             for warning in due:
-                terminals = warned[warning.reservation]
-                self._decide("expiry", lambda draft, w=warning, n=terminals: expiry.record_warning(draft, w, n))  # type: ignore[misc]
+                shown = warned[warning.reservation]
+                terminals = sum(one.terminals for one in shown.values())
+                missed = {node: one.missed for node, one in shown.items() if one.missed}
+                if missed:
+                    self._rewarn_at[warning.reservation, warning.minutes] = now + REWARN_S
+                self._decide(
+                    "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
+                )
             self._advance()
+
+    def _read_again(self) -> None:
+        """Read the nodes whose first answer was bad once more, now and then: a repaired one takes sessions again."""
+        if self._reread is None or not self.doubts or self.clock() < self._reread_at:
+            return
+        reread = self._reread
+
+        def read(name: str) -> Node:
+            try:
+                return reread(name)
+            except GpuctlError as error:
+                raise Unable(error.wrong) from error
+
+        for name, node in self._on_all(list(self.doubts), read).items():
+            with self._lock:
+                if isinstance(node, Exception):
+                    self.doubts[name] = str(node)
+                elif self._decide("nodes", partial(reports.node_read, node=node)):
+                    del self.doubts[name]
+                else:
+                    self.doubts[name] = f"{name}: it has other GPUs than before: restart the service"
+        self._reread_at = self.clock() + REREAD_S
 
     def _advance(self) -> None:
         """End, plan and order; again while orders change rows."""
@@ -188,7 +232,12 @@ class Service:
 
     @property
     def _unknown(self) -> set[str]:
-        return {*self._silent_since, *self.doubts}
+        return {*self._silent_since, *self._doubtful}
+
+    @property
+    def _doubtful(self) -> dict[str, str]:
+        """Nodes that take no new session, and why."""
+        return {**self._open_by, **self.doubts}
 
     def _unknown_until(self) -> dict[str, int]:
         """Unknown nodes, and the instant until which they are taken as occupied."""
@@ -228,9 +277,18 @@ class Service:
         self._silent_since.pop(name, None)
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
+        self._open_by.pop(name, None)
+        if observation.open_by:
+            more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
+            self._in_use(name, f"{observation.open_by[0]}{more}; end it first")
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
         for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
             self._report(stray, self._task(stray)())
+
+    def _in_use(self, name: str, reason: str) -> None:
+        """A program has a GPU open without a session: the node takes none, and who waits for it waits elsewhere."""
+        self._open_by[name] = reason
+        self._decide("nodes", lambda draft: reports.node_in_use(draft, name, reason))
 
     def _silent(self, name: str, error: Exception) -> None:
         """A node is unknown. It is lost only if it does not answer at all for long enough."""
@@ -244,34 +302,33 @@ class Service:
         if self.clock() - since >= self._lost_s and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, int]:
-        """Show warnings on all nodes at the same time, while calls are answered: reservation -> terminals."""
+    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, dict[str, Delivery]]:
+        """Show warnings on all nodes at the same time, while calls are answered: reservation -> node -> delivery."""
         texts: dict[str, list[tuple[Reservation, str]]] = {}
         for row, warning in due:
             cause = "it is idle" if warning.idle else "its time is over"
             minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
             text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
-            for slot in row.slots:
-                texts.setdefault(slot.node, []).append((row, text))
+            for node in warning.nodes:
+                texts.setdefault(node, []).append((row, text))
 
-        def work(node: str) -> dict[str, int]:
-            return {row.id: self._deliver(node, row.person, text).terminals for row, text in texts[node]}
+        def work(node: str) -> dict[str, Delivery]:
+            return {row.id: self._deliver(node, row.person, text) for row, text in texts[node]}
 
-        shown = self._on_all(list(texts), work)
-        counts = [one for one in shown.values() if not isinstance(one, Exception)]
-        return {row.id: sum(one.get(row.id, 0) for one in counts) for row, _ in due}
+        shown = {node: one for node, one in self._on_all(list(texts), work).items() if not isinstance(one, Exception)}
+        unknown = Delivery(0, "the reason is unknown")
+        return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
 
     def _deliver(self, node: str, person: str, text: str) -> Delivery:
+        """Show a warning. One that is not delivered is recorded as that, and tried again after `REWARN_S`."""
         if node in self._silent_since:
-            return Delivery(0, file=False)
+            return Delivery(0, self.silence.get(node, "no answer"))
         try:
             return self.agents[node].warn(person, text)
-        except OSError as error:
-            with self._lock:
-                self._silent(node, error)
-        except NotObeyed:  # such as an account that does not exist there: the node itself is fine
-            pass
-        return Delivery(0, file=False)  # recorded as shown on no terminal
+        except OSError as error:  # the node answered in this pass: the sessions of others on it go on and end as usual
+            return Delivery(0, str(error) or "no answer")
+        except NotObeyed as refusal:  # such as an account that does not exist there: the node itself is fine
+            return Delivery(0, str(refusal))
 
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
@@ -292,7 +349,7 @@ class Service:
         return any(changed)
 
     def _may_send(self, order: Order) -> bool:
-        doubtful = order.kind is OrderKind.PREPARE and order.node in self.doubts
+        doubtful = order.kind is OrderKind.PREPARE and order.node in self._doubtful
         return order.node not in self._silent_since and not doubtful
 
     def _task(self, order: Order) -> Callable[[], Exception | None]:
@@ -310,6 +367,9 @@ class Service:
     def _report(self, order: Order, failure: Exception | None) -> bool:
         """Take the report of an order; True if rows changed. Without an answer it is given again in the next pass."""
         ids = order.reservation, order.attempt, order.node
+        if isinstance(failure, InUse) and order.kind is OrderKind.PREPARE:
+            self._in_use(order.node, str(failure))
+            return True
         if isinstance(failure, NotObeyed) and order.kind is OrderKind.PREPARE:
             reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
@@ -391,11 +451,19 @@ def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> di
         "name": row.name,
         "position": wait.position if wait else None,
         "reason": wait.reason if wait else row.reason,
+        "warning": _warning(row),
         "slots": [{"node": slot.node, "gpus": list(slot.gpus)} for slot in row.slots],
         "logins": [_login(row, book.nodes[slot.node]) for slot in row.slots] if book else [],
         "environment": {s.node: gang.environment(row, book.nodes, s.node) for s in row.slots} if book else {},
         **{name: None if at is None else _iso(at) for name, at in instants.items()},
     }
+
+
+def _warning(row: Reservation) -> dict[str, Any] | None:
+    """The latest warning before the end: its threshold, its instant, and nodes that it has not reached."""
+    if row.warned_min is None or row.warned_at is None:
+        return None
+    return {"minutes": row.warned_min, "at": _iso(row.warned_at), "not_delivered": list(row.unwarned)}
 
 
 def _login(row: Reservation, node: Node) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def fleet(hosts: Sequence[Target], gpu_type: str | None, stored: Stored, notify:
                     raise
                 rows.append(known)
                 doubts[host.name] = error.wrong
-                notify(f"{error.wrong}; its GPUs are given to nobody until that is repaired and the service restarted")
+                notify(f"{error.wrong}; its GPUs are given to nobody until that is repaired")
         elif known is not None:
             notify(f"{host.name}: {reason}; its GPUs are unknown and given to nobody until it answers")
             rows.append(known)
@@ -76,11 +76,20 @@ def fleet(hosts: Sequence[Target], gpu_type: str | None, stored: Stored, notify:
         if len(hosts) > 1 and not host.local and _is_loopback(host.address or host.name):
             notify(f"{host.name}: its address is of this machine alone: people on other hosts cannot log in by it")
     _check_uuids(rows)
+    by_name = {host.name: host for host in hosts}
     agents = {
         host.name: VisitedNode(host.name, len(row.allocated), stored.identity, visit(host), {"label": stored.label})
         for host, row in zip(hosts, rows, strict=True)
     }
-    return Fleet(rows, agents, doubts)
+    return Fleet(rows, agents, doubts, lambda name: _reread(by_name[name], gpu_type))
+
+
+def _reread(host: Target, gpu_type: str | None) -> Node:
+    """Read a host once more; OSError if it gives no answer, else as `node_of`."""
+    answers = nodes.ask([host], 1, VISIT_S, lambda _: None)
+    if (reason := answers.unasked.get(host.name)) is not None:
+        raise OSError(reason)
+    return node_of(host, answers.nodes[host.name], gpu_type)
 
 
 def _check_addresses(hosts: Sequence[Target]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuctl.engine import gpu_sessions, gpuhost_host
-from gpuctl.reservations.agent import NotObeyed, VisitedNode
+from gpuctl.reservations.agent import InUse, NotObeyed, VisitedNode
 from gpuctl.reservations.rules.decision import Decision
 from gpuctl.reservations.rules.model import Caller, Node, Site, State
 from gpuctl.reservations.rules.reconcile import Session
@@ -27,6 +27,7 @@ from tests.rig.reservations.world import ALL, SLOW, Faults, World
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = pwd.getpwnam(ACCOUNT).pw_uid
 ADA = Caller(ACCOUNT, "vision")
+SESSIONS = "var/lib/gpuctl/reservations/sessions.json"
 
 
 @pytest.fixture(params=BACK_ENDS)
@@ -126,8 +127,7 @@ def test_a_gpu_that_is_missing_makes_the_node_unknown(node: Callable[[], Visited
 def test_a_damaged_file_of_sessions_stops_the_node(node: Callable[[], VisitedNode], root: Path) -> None:
     agent = node()
     agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
-    [state] = [*root.glob("state/sessions.json"), *root.glob("var/lib/gpuctl/reservations/sessions.json")]
-    state.write_text("{")
+    (root / SESSIONS).write_text("{")
     with pytest.raises(NotObeyed, match="cannot be read"):
         agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
 
@@ -144,21 +144,108 @@ def test_device_files_that_the_driver_made_again_are_restricted_again(
     assert (root / "dev/nvidia0").stat().st_mode & 0o007 == 0
 
 
+def test_a_gpu_that_a_program_still_has_open_is_given_to_nobody_else(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    device = str(root / "dev/nvidia1")
+    code = f"import os, time; gpu = open({device!r}); os.setuid(41234); print('open', flush=True); time.sleep(10)"
+    with subprocess.Popen([sys.executable, "-SIc", code], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        (root / SESSIONS).unlink()
+        wrong = f"process {program.pid} of uid 41234 has /dev/nvidia1 open without a session"
+        assert node().observe(2).open_by == (wrong,)
+        with pytest.raises(InUse, match=wrong):
+            node().obey(order(OrderKind.PREPARE, 3, "r2"), ACCOUNT)
+        node().obey(order(OrderKind.PREPARE, 4, "r3", (0,)), ACCOUNT)
+        program.kill()
+    assert node().observe(5).open_by == ()
+    node().obey(order(OrderKind.PREPARE, 6, "r2", (1,)), ACCOUNT)
+
+
+def test_programs_of_root_and_of_daemons_only_watch_gpus(node: Callable[[], VisitedNode], root: Path) -> None:
+    with (root / "dev/nvidia1").open():
+        assert node().observe(0).open_by == ()
+    assert [gpu_sessions._is_person(uid) for uid in (0, UID, 999_999)] == [False, False, True]
+
+
+def test_who_has_a_gpu_open_is_unknown_if_programs_are_hidden(
+    node: Callable[[], VisitedNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden(process: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", process)
+
+    monkeypatch.setattr(gpu_sessions, "_open_files", hidden)
+    monkeypatch.setattr(gpu_sessions, "_is_person", lambda uid: True)
+    with pytest.raises(OSError, match="Permission denied"):
+        node().observe(0)
+
+
+DEEP = """\
+import os, sys, time
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+deep, gpu = open("deep", "w"), open(sys.argv[1])
+os.setuid(int(sys.argv[2]))
+print("open", flush=True)
+time.sleep(10)
+"""
+
+
+@pytest.mark.parametrize("with_session", [True, False])
+def test_a_program_with_a_file_deeper_than_a_path_can_be_hides_no_gpu(
+    node: Callable[[], VisitedNode], root: Path, tmp_path: Path, with_session: bool
+) -> None:
+    agent, device, uid = node(), root / "dev/nvidia1", UID if with_session else 41234
+    if with_session:
+        agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    command = [sys.executable, "-SIc", DEEP, str(device), str(uid)]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        if with_session:
+            agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
+            assert program.wait(5) in (-15, -9)
+        else:
+            assert f"process {program.pid} of uid 41234" in agent.observe(2).open_by[0]
+            program.kill()
+
+
+def test_a_session_is_not_cleared_while_files_of_a_program_are_hidden(
+    node: Callable[[], VisitedNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ME)
+
+    def hidden(process: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", process)
+
+    monkeypatch.setattr(gpu_sessions, "_open_files", hidden)
+    with pytest.raises(OSError, match="Permission denied"):
+        agent.obey(order(OrderKind.CLEAR, 2), ME)
+    monkeypatch.undo()
+    assert agent.observe(2).sessions == [Session("r1", 1, (0, 1))]
+
+
 @pytest.mark.parametrize("ignores", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN); "])
 def test_a_program_that_has_a_gpu_open_ends_with_its_session(
     node: Callable[[], VisitedNode], root: Path, ignores: str
 ) -> None:
     agent = node()
-    agent.obey(order(OrderKind.PREPARE, 1), ME)
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
     device = str(root / "dev/nvidia1")
-    code = f"import signal, time; {ignores}gpu = open({device!r}); print('open', flush=True); time.sleep(60)"
+    code = f"import os, signal, time; {ignores}gpu = open({device!r}); os.setuid({UID}); "
+    code += "print('open', flush=True); time.sleep(10)"
     with subprocess.Popen([sys.executable, "-SIc", code], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "open\n"
         if not ignores:  # the driver was loaded again
             Path(device).unlink()
             Path(device).touch()
-        agent.obey(order(OrderKind.CLEAR, 2), ME)
+        agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
         assert program.wait(5) in (-15, -9)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from gpuctl.cli.reservations.choice import chooser
 from gpuctl.cli.reservations.reserve import place, show, socket_option, start
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.options import Finite
@@ -90,9 +91,10 @@ def with_free(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def availability_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Table of nodes with their free GPUs."""
-    cells = [[row["name"], row["gpu_type"], row["state"], row["free"], len(row["allocated"])] for row in rows]
-    return ["node", "type", "state", "free", "GPUs"], cells
+    """Table of nodes with their free GPUs, and the reason of those that take no session."""
+    keys = ("name", "gpu_type", "state", "free")
+    cells = [[*(row[key] for key in keys), len(row["allocated"]), row.get("reason", "")] for row in rows]
+    return ["node", "type", "state", "free", "GPUs", "reason"], cells
 
 
 @click.command(name="extend")
@@ -107,7 +109,7 @@ def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, soc
     from gpuctl.reservations.rules.commands import Extend
 
     client = Client(socket)
-    row = client.mine(id_, "extend a reservation")
+    row = client.mine(id_, "extend a reservation", chooser())
     _result(client.send(Extend(row["id"], round(hours * 3600), over_promise)), form)
 
 
@@ -123,7 +125,7 @@ def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, 
     from gpuctl.reservations.rules.commands import Edit
 
     client = Client(socket)
-    row = client.mine(id_, "edit a reservation")
+    row = client.mine(id_, "edit a reservation", chooser())
     _result(client.send(Edit(row["id"], name, None if hours is None else round(hours * 3600))), form)
 
 
@@ -137,7 +139,7 @@ def cancel_(id_: str | None, form: Output, socket: Path) -> None:
     from gpuctl.reservations.rules.commands import Cancel
 
     client = Client(socket)
-    _result(client.send(Cancel(client.mine(id_, "cancel a reservation")["id"])), form)
+    _result(client.send(Cancel(client.mine(id_, "cancel a reservation", chooser())["id"])), form)
 
 
 @click.command(name="history")
@@ -187,7 +189,7 @@ def connect_(id_: str | None, node: str | None, socket: Path) -> None:
     from gpuctl.reservations.client import Client
     from gpuctl.workflows import reservations_connect
 
-    row = Client(socket).mine(id_, "connect to a reservation")
+    row = Client(socket).mine(id_, "connect to a reservation", chooser())
     sys.exit(reservations_connect.connect(row, node, ()))
 
 
@@ -226,6 +228,13 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     show_default=True,
     help="Folder of the database.",
 )
+@click.option(
+    "--web",
+    metavar="[ADDRESS:]PORT",
+    default="",
+    callback=options.not_empty,
+    help="Serve a read-only page for browsers; with a port alone, to this machine only.",
+)
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit for these options, and do nothing else.")
 @socket_option
 def serve_(
@@ -237,6 +246,7 @@ def serve_(
     gpus_per_person: int | None,
     lost_after: float,
     state: Path,
+    web: str,
     print_unit: bool,
     socket: Path,
 ) -> None:
@@ -252,6 +262,7 @@ def serve_(
     if limit and inventory is None:
         raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
 
+    at = serve.page_address(web) if web else None
     if print_unit:
         path = None if inventory is None else find_inventory(inventory).absolute()
         click.echo(_unit(serve.UNIT, path), nl=False)
@@ -266,8 +277,11 @@ def serve_(
         def ask(stored: serve.Stored) -> serve.Fleet:
             return reservations_nodes.fleet(hosts, gpu_type, stored, lambda text: click.echo(text, err=True))
 
-    with serve.running(serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits), ask) as pass_once:
+    serve_options = serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits, web=at)
+    with serve.running(serve_options, ask) as pass_once:
         click.echo(f"reservations are served at {socket}", err=True)
+        if at is not None:
+            click.echo(serve.page_note(*at), err=True)
         while True:
             time.sleep(serve.PASS_S)
             pass_once()

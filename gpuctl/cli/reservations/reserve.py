@@ -93,6 +93,8 @@ def show(row: dict[str, Any]) -> None:
         ["id", "state", "GPUs", "type", "where", "until", "name"],
         [[row["id"], row["state"], row["gpus"], row["gpu_type"], place(row), until, row["name"]]],
     )
+    if row.get("warning"):  # a service of an older version answers none
+        click.echo(_warned(row["warning"]))
     if row["state"] == "queued":
         click.echo(f"position {row['position']}, starts {start(row)}: {row['reason']}")
     elif row["state"] == "active":
@@ -102,3 +104,9 @@ def show(row: dict[str, Any]) -> None:
             click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
     elif row["reason"]:
         click.echo(row["reason"])
+
+
+def _warned(warning: dict[str, Any]) -> str:
+    missed = ", ".join(warning["not_delivered"])
+    text = f"warned at {warning['at']}, {warning['minutes']} minutes before the end"
+    return text + (f"; not delivered on {missed}, where it is tried again" if missed else "")

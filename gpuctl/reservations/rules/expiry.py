@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpuctl.reservations.rules.decision import Draft
@@ -11,16 +12,17 @@ from gpuctl.reservations.rules.state_machine import Event
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning to deliver. `minutes` is the threshold; `left_s` the time that is really left."""
+    """A warning to deliver on `nodes`. `minutes` is the threshold; `left_s` the time that is really left."""
 
     reservation: str
     minutes: int
     left_s: int
     idle: bool
+    nodes: tuple[str, ...]
 
 
 def warnings_due(book: Book, now: int) -> list[Notice]:
-    """The most urgent warning that is due and not yet recorded, for each active reservation."""
+    """The most urgent warning that is due and not recorded, or not delivered, for each active reservation."""
     due = (_due(reservation, book.site.limits, now) for reservation in book.in_state(State.ACTIVE))
     return [warning for warning in due if warning is not None]
 
@@ -30,23 +32,35 @@ def _due(reservation: Reservation, limits: Limits, now: int) -> Notice | None:
         return None
     left_s = reservation.end_at - now
     reached = [minutes for minutes in limits.warnings_min if left_s <= minutes * 60]
-    if not reached or (reservation.warned_min is not None and reservation.warned_min <= min(reached)):
+    if not reached:
         return None
-    return Notice(reservation.id, min(reached), max(0, left_s), reservation.end_at == reservation.idle_at)
+    minutes, nodes = min(reached), tuple(slot.node for slot in reservation.slots)
+    if reservation.warned_min is not None and reservation.warned_min <= minutes:
+        minutes, nodes = reservation.warned_min, reservation.unwarned
+    idle = reservation.end_at == reservation.idle_at
+    return Notice(reservation.id, minutes, max(0, left_s), idle, nodes) if nodes else None
 
 
-def record_warning(draft: Draft, warning: Notice, terminals: int) -> None:
+def record_warning(draft: Draft, warning: Notice, terminals: int, missed: Mapping[str, str] | None = None) -> None:
     """Record a warning after its delivery, so that a crash in between repeats it and never drops it.
 
-    One that reached no terminal is recorded, too: a session must not last for ever because nobody can be warned.
+    `missed`: nodes that it did not reach, and why. It is tried again there, but counts as sent: a session must not last
+    for ever because nobody can be warned. The grace begins again with the first delivery on each node: once for each.
     """
+    missed = missed or {}
     reservation = draft.book.reservations.get(warning.reservation)
     if reservation is None or reservation.state is not State.ACTIVE:
         return
     if _due(reservation, draft.book.site.limits, draft.now) is None:  # extended or recorded in the meantime
         return
-    draft.put(replace(reservation, warned_min=warning.minutes, warned_at=draft.now))
-    draft.note("warn", reservation.id, f"{warning.minutes} minutes, shown on {terminals} terminals and in the file")
+    again = reservation.warned_min == warning.minutes
+    if again and set(missed) >= set(warning.nodes):
+        return
+    unwarned = tuple(name for name in warning.nodes if name in missed)
+    draft.put(replace(reservation, warned_min=warning.minutes, warned_at=draft.now, unwarned=unwarned))
+    parts = [f"shown on {terminals} terminals and in the file"] if len(unwarned) < len(warning.nodes) else []
+    parts += [f"not delivered on {name}: {missed[name]}" for name in unwarned]
+    draft.note("warn", reservation.id, f"{warning.minutes} minutes, {'; '.join(parts)}")
 
 
 def tick(draft: Draft) -> None:

@@ -82,8 +82,9 @@ class Reservation:
     """One request and what became of it. `gpus` is per node; `nodes` above 1 are a gang: all or none.
 
     `since_at`: entry into `state`. `attempt`: counts starts; reports of an earlier attempt are ignored. `promised_at`:
-    latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning
-    that was sent. `idle_at`: end because of idleness. `keep_until_at`: idle detection is off until then.
+    latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning that
+    was sent; `unwarned`: nodes it has not reached, where it is tried again. `idle_at`: end because of idleness.
+    `keep_until_at`: idle detection is off until then.
     """
 
     id: str
@@ -111,6 +112,7 @@ class Reservation:
     cleared: tuple[str, ...] = ()
     warned_min: int | None = None
     warned_at: int | None = None
+    unwarned: tuple[str, ...] = ()
     idle_at: int | None = None
     keep_until_at: int = 0
     kept_s: int = 0

@@ -23,11 +23,15 @@ class Session:
 
 @dataclass(frozen=True)
 class Observation:
-    """Sessions of one node at one time; `fence` is the highest that the node knew then."""
+    """Sessions of one node at one time; `fence` is the highest that the node knew then.
+
+    `open_by`: programs that have a GPU open without a session.
+    """
 
     node: str
     fence: int
     sessions: Sequence[Session]
+    open_by: Sequence[str] = ()
 
 
 def repair(draft: Draft) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gpuctl.reservations.rules.decision import Draft
-from gpuctl.reservations.rules.model import Book, NodeState, Reservation, State
+from gpuctl.reservations.rules.model import Book, Node, NodeState, Reservation, State
 from gpuctl.reservations.rules.state_machine import HOLDING, Event
 
 
@@ -90,6 +90,14 @@ def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str)
         draft.move(reservation, Event.FAIL, f"{node}: {reason}")
 
 
+def node_in_use(draft: Draft, name: str, reason: str) -> None:
+    """A program without a session has a GPU of the node open: requests that are not prepared there are queued again."""
+    for reservation in draft.book.in_state(State.PREPARING):
+        if name in {slot.node for slot in reservation.slots} - set(reservation.ready):
+            last = reservation.attempt >= draft.book.site.limits.most_attempts
+            draft.move(reservation, Event.FAIL if last else Event.RETRY, f"{name}: {reason}")
+
+
 def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
     """Nobody has access on this node any more; with the last one the GPUs return to the ledger."""
     reservation = _current(draft.book, id_, attempt, node, State.ENDING)
@@ -148,6 +156,18 @@ def node_back(draft: Draft, name: str) -> None:
     if node.state is NodeState.LOST:
         draft.put(replace(node, state=NodeState.CLEANING, fence=node.fence + 1))
         draft.note("clean node", name, "it answers again", str(node.state), str(NodeState.CLEANING))
+
+
+def node_read(draft: Draft, node: Node) -> bool:
+    """Take what was read of a node again; False if it is not the node that it was, and nothing is taken."""
+    known = draft.book.nodes[node.name]
+    others = {uuid for other in draft.book.nodes.values() if other.name != node.name for uuid in other.uuids}
+    same = (known.gpu_type, len(known.allocated)) == (node.gpu_type, len(node.allocated))
+    if not same or others & set(node.uuids):
+        return False
+    draft.put(replace(known, uuids=node.uuids, address=node.address, port=node.port))
+    draft.note("take node", node.name, "its GPUs were read again, and can be shared")
+    return True
 
 
 def node_clean(draft: Draft, name: str, fence: int) -> None:

@@ -24,6 +24,7 @@ def _reservation(plain: dict[str, Any]) -> Reservation:
     plain["outcome"] = None if plain["outcome"] is None else State(plain["outcome"])
     plain["slots"] = tuple(Slot(slot["node"], tuple(slot["gpus"])) for slot in plain["slots"])
     plain["ready"], plain["cleared"] = tuple(plain["ready"]), tuple(plain["cleared"])
+    plain["unwarned"] = tuple(plain.get("unwarned", ()))
     return Reservation(**plain)
 
 

@@ -107,7 +107,7 @@ def test_a_node_refuses_a_new_database_until_its_sessions_are_deleted(tmp_path: 
         path.unlink()
     with pytest.raises(GpuctlError, match="belongs to the reservations of"), running(options):
         pass
-    (tmp_path / "state/sessions.json").unlink()
+    (tmp_path / "var/lib/gpuctl/reservations/sessions.json").unlink()
     with running(options):
         assert server.call("root", "submit", request={"gpus": 1})["reservation"]["state"] == "active"
 

@@ -33,7 +33,7 @@ def folder(root: Path, gpus: int) -> Path:
 
 def in_process(root: Path, gpus: int, service: str = SERVICE) -> VisitedNode:
     """The node of `serve` without an inventory."""
-    return local_node("gpu-1", gpus, service, root / "state", root, END_S)
+    return local_node("gpu-1", gpus, service, root, END_S)
 
 
 def by_visits(root: Path, gpus: int, service: str = SERVICE) -> VisitedNode:

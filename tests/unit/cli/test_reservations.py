@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
+from gpuctl.cli.reservations.choice import _choose, chooser
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.unix_socket import serving
 from gpuctl.reservations.demo import Demo
@@ -125,6 +126,36 @@ def test_without_an_id_and_several_reservations_all_are_named(site: Site) -> Non
     error = site.run("reservations", "cancel").exception
     assert isinstance(error, GpuctlError)
     assert error.hint == f"name one: {ids[0]}, {ids[1]}"
+
+
+def test_on_a_terminal_one_of_several_is_chosen_by_its_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.json("reserve", "--name", "first")
+    site.json("reserve", "--name", "second")
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _choose)
+    words = ["reservations", "cancel", "--output", "json", "--socket", str(site.socket)]
+    nothing = CliRunner().invoke(app, words, input="")
+    assert nothing.exit_code != 0
+    assert [row["state"] for row in site.json("reservations", "list")] == ["active", "active"]
+    rows = site.json("reservations", "list")
+    result = CliRunner().invoke(app, words, input="3\n0\nx\n2\n")
+    assert json.loads(result.stdout)["id"] == rows[1]["id"]
+    assert f"  1  {rows[0]['id']}  {rows[0]['name']}  active  1 x h100  gpu-1:" in result.stderr
+    assert [row["id"] for row in site.json("reservations", "list")] == [rows[0]["id"]]
+    assert CliRunner().invoke(app, words).exit_code == 0  # the only one: no question
+
+
+def test_nobody_picks_from_other_peoples_reservations_by_a_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = sorted([site.json("reserve", "--name", "same")["id"], site.json("reserve", "--name", "same")["id"]])
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _choose)
+    site.caller = BOB
+    error = site.run("reservations", "cancel", "same").exception
+    assert isinstance(error, GpuctlError)
+    assert (error.exit_code, error.hint) == (2, f"name one by its id: {ids[0]} of ada, {ids[1]} of ada")
+    assert len(site.json("reservations", "list")) == 2
+
+
+def test_nobody_is_asked_without_a_terminal() -> None:
+    assert chooser() is None
 
 
 def test_variables_are_for_this_host_only(site: Site) -> None:

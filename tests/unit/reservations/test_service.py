@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpuctl.reservations.agent import Delivery, NotObeyed, Unable
+from gpuctl.core.errors import InvalidInput
+from gpuctl.reservations.agent import Delivery, InUse, NotObeyed, Unable
 from gpuctl.reservations.demo import START, Demo
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, NodeState, Site, State
 from gpuctl.reservations.rules.reconcile import Observation
-from gpuctl.reservations.rules.reports import Order
+from gpuctl.reservations.rules.reports import Order, OrderKind
+from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
 ADA, BOB = Caller("ada", "vision"), Caller("bob", "speech")
@@ -195,7 +197,7 @@ def test_after_a_node_gave_no_answer_none_of_its_orders_is_tried_in_this_pass(mo
     assert {row["state"] for row in demo.state()["reservations"]} == {"ending"}
 
 
-def test_calls_are_answered_while_warnings_are_shown_and_a_silent_node_is_noticed(
+def test_calls_are_answered_while_warnings_are_shown_and_a_missed_one_silences_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     demo, answers = Demo(), list[dict[str, Any]]()
@@ -212,7 +214,13 @@ def test_calls_are_answered_while_warnings_are_shown_and_a_silent_node_is_notice
     demo.now += HOUR - 60
     demo.service.pass_once()
     assert len(answers) == 1
-    assert demo.state()["nodes"][0]["state"] == "unknown"
+    assert demo.state()["nodes"][0]["state"] == "ready"
+    demo.service.pass_once()
+    assert len(answers) == 1  # not in each pass
+    demo.now += 180
+    demo.service.pass_once()
+    demo.service.pass_once()
+    assert demo.state()["reservations"] == []  # it ends all the same
 
 
 def test_the_queue_names_nodes_that_are_unknown_and_does_not_count_on_them() -> None:
@@ -237,6 +245,109 @@ def test_a_node_in_doubt_takes_no_new_session_and_ends_old_ones() -> None:
     assert demo.nodes["gpu-1"].observe(10**15).sessions == []
     assert submit(demo, key="key-0003")["reservation"]["slots"][0]["node"] == "gpu-2"
     assert submit(demo, key="key-0004")["reservation"]["state"] == "queued"
+
+
+def test_a_warning_that_a_node_did_not_take_is_shown_as_that_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo()
+    id_ = submit(demo)["reservation"]["id"]
+
+    def refuse(person: str, text: str) -> Delivery:
+        raise NotObeyed("there is no account ada")
+
+    monkeypatch.setattr(demo.nodes["gpu-1"], "warn", refuse)
+    demo.now += HOUR - 60
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["warning"] == {
+        "minutes": 5,
+        "at": "2026-01-05T08:59:00Z",
+        "not_delivered": ["gpu-1"],
+    }
+    assert [e.reason for e in demo.store.history(id_, 1)] == [
+        "5 minutes, not delivered on gpu-1: there is no account ada"
+    ]
+    monkeypatch.undo()
+    demo.now += 60
+    demo.service.pass_once()
+    assert demo.state()["reservations"][0]["warning"]["not_delivered"] == []
+    assert len(demo.nodes["gpu-1"].warnings) == 1
+
+
+def test_a_node_with_a_program_without_a_session_takes_no_new_one_until_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo = Demo()
+    held = Observation("gpu-1", 10**15, [], ("process 7 of bob has /dev/nvidia0 open without a session", "another"))
+    monkeypatch.setattr(demo.nodes["gpu-1"], "observe", lambda fence: held)
+    demo.service.pass_once()
+    node = demo.state()["nodes"][0]
+    wrong = "process 7 of bob has /dev/nvidia0 open without a session, and 1 more; end it first"
+    assert (node["state"], node["reason"]) == ("unknown", wrong)
+    assert submit(demo)["reservation"]["slots"][0]["node"] == "gpu-2"
+    monkeypatch.undo()
+    demo.service.pass_once()
+    assert demo.state()["nodes"][0]["state"] == "ready"
+
+
+def test_who_waits_is_queued_again_if_a_program_without_a_session_has_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo()
+    wrong = "process 7 of bob has /dev/nvidia0 open without a session"
+
+    def refuse(order: Order, person: str, variables: object = None) -> None:
+        if order.kind is OrderKind.PREPARE:
+            raise InUse(wrong)
+
+    for node in demo.nodes.values():
+        monkeypatch.setattr(node, "obey", refuse)
+    for number in range(3):
+        submit(demo, key=f"key-000{number}")
+    assert {row["state"] for row in demo.state()["reservations"]} == {"queued"}
+    assert {node["reason"] for node in demo.state()["nodes"]} == {wrong}
+    monkeypatch.undo()
+    demo.service.pass_once()
+    assert [row["state"] for row in demo.state()["reservations"]] == ["active", "active", "queued"]
+
+
+def test_a_request_in_preparation_waits_again_once_a_program_without_a_session_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo = Demo()
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = False
+    assert submit(demo)["reservation"]["state"] == "preparing"
+    demo.nodes["gpu-1"].reachable = demo.nodes["gpu-2"].reachable = True
+    in_use = Observation("gpu-1", 10**15, [], ("process 7 of bob has /dev/nvidia0 open without a session",))
+    monkeypatch.setattr(demo.nodes["gpu-1"], "observe", lambda fence: in_use)
+    demo.service.pass_once()
+    [row] = demo.state()["reservations"]
+    assert (row["state"], row["slots"][0]["node"]) == ("active", "gpu-2")
+
+
+def test_a_node_whose_first_answer_was_bad_takes_sessions_once_it_is_repaired() -> None:
+    demo = Demo()
+    answers: list[Node | Exception] = [
+        OSError("no route"),
+        InvalidInput("serve", "MIG is enabled", ""),
+        Node("gpu-1", "h100", (None,) * 4),
+        Node("gpu-1", "h100", (None,) * 8, uuids=("GPU-a",) * 8),
+    ]
+
+    def reread(name: str) -> Node:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    demo.service = Service(demo.store, dict(demo.nodes), lambda: demo.now, {"gpu-1": "odd"}, reread)
+    reasons = []
+    while answers:
+        left = len(answers)
+        demo.service.pass_once()
+        assert len(answers) == left  # not in each pass
+        demo.now += 60
+        demo.service.pass_once()
+        reasons.append(demo.state()["nodes"][0]["reason"])
+    assert reasons == ["no route", "MIG is enabled", "gpu-1: it has other GPUs than before: restart the service", ""]
+    assert demo.store.load().nodes["gpu-1"].uuids[0] == "GPU-a"
+    assert submit(demo)["reservation"]["slots"][0]["node"] == "gpu-1"
 
 
 def test_a_database_keeps_its_identity_and_its_fences_never_go_back(tmp_path: Path) -> None:

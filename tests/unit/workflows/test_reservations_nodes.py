@@ -92,6 +92,21 @@ def test_a_known_host_that_answers_badly_is_kept_in_doubt_and_a_new_one_refused(
     assert doubt == "lab-2: MIG is enabled on GPU 0"
 
 
+def test_a_host_in_doubt_is_read_again_like_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = SimpleNamespace(nodes={"lab-1": facts(gpu(0, mig="Enabled"))}, unasked={})
+    monkeypatch.setattr(nodes, "ask", lambda *_: answers)
+    known = Node("lab-1", "h100", (None,), uuids=("GPU-0",))
+    fleet = reservations_nodes.fleet([Target("lab-1")], None, Stored("id", "desk:/state", {"lab-1": known}), print)
+    assert fleet.reread is not None
+    with pytest.raises(InvalidInput, match="MIG is enabled"):
+        fleet.reread("lab-1")
+    answers.nodes = {"lab-1": facts(gpu(0))}
+    assert fleet.reread("lab-1") == known
+    answers.unasked = {"lab-1": "no route"}
+    with pytest.raises(OSError, match="no route"):
+        fleet.reread("lab-1")
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -82,12 +82,16 @@ class GpuSession(TypedDict):
 
 
 class GpuSessions(TypedDict):
-    """See `gpu_sessions.run`. `refused`: why the order was not carried out. `fence`: the highest that is known."""
+    """See `gpu_sessions.run`. `refused`: why the order was not carried out. `fence`: the highest that is known.
+
+    `open_by`: programs of people that have a GPU open without a session, as texts; with `refused` they are the cause.
+    """
 
     refused: str
     fence: Count
     sessions: list[GpuSession]
     terminals: Count
+    open_by: list[str]
 
 
 ACTS: Mapping[str, type] = {

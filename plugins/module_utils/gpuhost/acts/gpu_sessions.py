@@ -16,7 +16,7 @@ import signal
 import stat
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..host import Host
@@ -31,6 +31,8 @@ if [ -r "{FOLDER}/$(id -un).sh" ]; then . "{FOLDER}/$(id -un).sh"; fi
 ACL = "system.posix_acl_access"
 END_S = 10.0  # between SIGTERM and SIGKILL
 KILL_S = 5.0  # after SIGKILL
+MOST_OPEN = 8  # texts in an answer
+PEOPLE = 1000  # first uid of people; daemons such as nvidia-persistenced have lower ones, and no login shell
 LOCK_S = 20.0  # for an earlier visit that still ends programs
 _ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
 _OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
@@ -40,7 +42,11 @@ Sessions = dict[str, dict[str, Any]]
 
 
 class Refused(Exception):
-    """The order is not carried out; the text says why."""
+    """The order is not carried out; the text says why. `open_by`: programs without a session, if they are the cause."""
+
+    def __init__(self, text: str, open_by: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.open_by = list(open_by)
 
 
 def acl(uids: Sequence[int]) -> bytes:
@@ -63,7 +69,7 @@ def users_of(path: str | os.PathLike[str]) -> list[int]:
 
 
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{refused, fence, sessions, terminals}: see `answer_types.GpuSessions`. OSError if the host does not permit it.
+    """{refused, fence, sessions, terminals, open_by}: see `answer_types.GpuSessions`. OSError: it is not permitted.
 
     Request: `do` (observe, prepare, clear, clean, warn), `service` (identity of the service that gives the orders),
     `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
@@ -74,22 +80,28 @@ def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if request["do"] == "warn":
             return _answer(terminals=_warn(host, request["person"], request["text"]))
-        with _alone(host):
+        with alone(host):
             book = _Book(host, request)
             _ORDERS[request["do"]](book, request)
-            return _answer(fence=book.fence, sessions=book.observed())
+            open_by = book.open_by() if request["do"] == "observe" else ()
+            return _answer(fence=book.fence, sessions=book.observed(), open_by=open_by)
     except Refused as refusal:
-        return _answer(refused=str(refusal))
+        return _answer(refused=str(refusal), open_by=refusal.open_by)
 
 
 def _answer(
-    refused: str = "", fence: int = 0, sessions: Sequence[Mapping[str, Any]] = (), terminals: int = 0
+    refused: str = "",
+    fence: int = 0,
+    sessions: Sequence[Mapping[str, Any]] = (),
+    terminals: int = 0,
+    open_by: Sequence[str] = (),
 ) -> dict[str, Any]:
-    return {"refused": refused, "fence": fence, "sessions": list(sessions), "terminals": terminals}
+    plain = {"refused": refused, "fence": fence, "sessions": list(sessions), "terminals": terminals}
+    return {**plain, "open_by": list(open_by)}
 
 
 @contextlib.contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def alone(host: Host) -> Iterator[None]:
     """One order at a time. The kernel releases the lock of a visit that was killed."""
     host.make_folder(FOLDER)
     descriptor = os.open(host.real(f"{FOLDER}/.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -140,6 +152,22 @@ class _Book:
             {"session": id_, "attempt": entry["attempt"], "devices": entry["gpus"]}
             for id_, entry in sorted(self.sessions.items())
         ]
+
+    def open_by(self, minors: Collection[int] | None = None, uid: int | None = None) -> list[str]:
+        """Programs of people that have a GPU open without a session on it: after a lost file, open files outlive it.
+
+        `minors`: of these GPUs only; `uid`: an account that may have them open. OSError if they cannot be seen.
+        """
+        asked = self.devices if minors is None else minors
+        paths = {self.host.real(self.devices[minor]): minor for minor in asked}
+        allowed = {(entry["uid"], minor) for entry in self.sessions.values() for minor in entry["gpus"]}
+        texts = [
+            f"process {pid} of {_name(max(uids))} has {self.devices[minor]} open without a session"
+            for pid, uids, opened in _people(set(paths))
+            for minor in sorted({paths[path] for path in opened})
+            if uid not in uids and not any((one, minor) in allowed for one in uids)
+        ]
+        return texts[:MOST_OPEN]
 
     def apply(self) -> None:
         """Make access and variables what the sessions say; a driver that was loaded again made new device files."""
@@ -195,6 +223,9 @@ def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
     for other, entry in book.sessions.items():
         if other != id_ and set(entry["gpus"]) & set(minors):
             raise Refused(f"session {other} still has /dev/nvidia{min(set(entry['gpus']) & set(minors))}")
+    open_by = book.open_by(minors, uid)
+    if open_by:
+        raise Refused(f"{open_by[0]}; end it first", open_by)
     book.sessions[id_] = {
         "attempt": request["attempt"],
         "gpus": minors,
@@ -264,19 +295,58 @@ def _end_processes(book: _Book, entry: Mapping[str, Any]) -> None:
 
 
 def _users(uid: int, paths: set[str]) -> Iterator[int]:
-    """Processes of an account that have one of the files open. Those of this machine, whatever the root is."""
+    """Processes of an account that have one of the files open. Those of this machine, whatever the root is.
+
+    OSError if the files of one cannot be seen: it may have a GPU open.
+    """
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended in the meantime
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
             if uid in _uids(f"/proc/{name}") and paths & set(_open_files(f"/proc/{name}")):
                 yield int(name)
 
 
+def _people(paths: set[str]) -> Iterator[tuple[int, set[int], set[str]]]:
+    """Processes of people that have one of the files open: pid, uids, and these files. OSError if one is hidden."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
+            uids = _uids(f"/proc/{name}")
+            if any(_is_person(uid) for uid in uids):
+                opened = paths & set(_open_files(f"/proc/{name}"))
+                if opened:
+                    yield int(name), uids, opened
+
+
+def _is_person(uid: int) -> bool:
+    """False for root, which can open everything, and for accounts of daemons, which watch GPUs."""
+    if uid >= PEOPLE or uid == 0:
+        return uid != 0
+    try:
+        return not pwd.getpwuid(uid).pw_shell.endswith(("/nologin", "/false"))
+    except KeyError:
+        return True
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def _open_files(process: str) -> Iterator[str]:
-    """Paths of a process's open files, also of device files that the driver has made again since."""
+    """Paths of a process's open files, also of device files that the driver has made again since.
+
+    PermissionError if they are hidden. A file without a path, closed in the meantime or deeper than readlink can
+    return (ENAMETOOLONG), is left out: no device file is one, and the others count.
+    """
     for descriptor in os.listdir(f"{process}/fd"):
-        with contextlib.suppress(OSError):  # closed in the meantime; the others count
+        try:
             path = os.readlink(f"{process}/fd/{descriptor}")
-            yield path.removesuffix(" (deleted)")
+        except PermissionError:
+            raise
+        except OSError:
+            continue
+        yield path.removesuffix(" (deleted)")
 
 
 def _uids(process: str) -> set[int]:

@@ -66,6 +66,57 @@ def test_an_extension_while_a_warning_is_delivered_wins() -> None:
     assert desk[id_].warned_min is None
 
 
+def test_a_warning_that_was_not_delivered_is_recorded_and_tried_again_there() -> None:
+    desk = Desk(book())
+    id_ = desk.start(16)
+    at_left(desk, id_, 5)
+    [warning] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, warning, 1, {"gpu-2": "no answer"})
+    at_left(desk, id_, 4)
+    [again] = expiry.warnings_due(desk.book, desk.now)
+    assert (desk[id_].unwarned, again.nodes, again.minutes, again.left_s) == (("gpu-2",), ("gpu-2",), 5, 240)
+    desk.decide(expiry.record_warning, again, 1)
+    assert (desk[id_].unwarned, desk[id_].warned_at) == ((), desk.now)
+    assert expiry.warnings_due(desk.book, desk.now) == []
+
+
+def test_the_last_node_of_a_gang_that_is_warned_has_the_whole_grace() -> None:
+    desk = Desk(book(grace_s=120))
+    id_ = desk.start(16)
+    at_left(desk, id_, 4)
+    [warning] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, warning, 1, {"gpu-2": "no answer"})
+    at_left(desk, id_, -1.5)
+    [again] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, again, 1)
+    states = []
+    for seconds in (119, 1):
+        desk.now += seconds
+        desk.decide(expiry.tick)
+        states.append(desk[id_].state)
+    assert states == [State.ACTIVE, State.ENDING]
+
+
+def test_a_session_that_nobody_can_warn_ends_all_the_same_and_the_first_delivery_begins_the_grace() -> None:
+    desk = Desk(book(grace_s=120))
+    id_, other = desk.start(1), desk.start(1)
+    at_left(desk, id_, -10)
+    for warning in expiry.warnings_due(desk.book, desk.now):
+        desk.decide(expiry.record_warning, warning, 0, {"gpu-1": "no answer"})
+    desk.now += 100
+    [first, _] = expiry.warnings_due(desk.book, desk.now)
+    desk.decide(expiry.record_warning, first, 1)
+    desk.now += 20
+    desk.decide(expiry.tick)
+    assert {desk[first.reservation].state, desk[({id_, other} - {first.reservation}).pop()].state} == {
+        State.ACTIVE,
+        State.ENDING,
+    }
+    desk.now += 100
+    desk.decide(expiry.tick)
+    assert desk[first.reservation].state is State.ENDING
+
+
 def test_a_clock_that_goes_back_decides_nothing_earlier() -> None:
     desk = Desk(book())
     id_ = desk.start(1)
