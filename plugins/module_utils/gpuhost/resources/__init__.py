@@ -26,6 +26,7 @@ from . import (
     package,
     repository,
     restart,
+    slurm,
     swap,
     unit,
     value,
@@ -61,10 +62,11 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "gpu": gpu.Gpu,
     "mps": mps.Mps,  # after its GPUs, and before them in an undo
     "kubelet": kubelet.KubeletPart,  # after the runtimes whose configuration it relies on
+    "slurm": slurm.SlurmPart,  # after the GPUs' MIG instances, which its lines name
     "restart": restart.Restart,
 }
 
-FILES = ("file", "line", "comment", "repository", "kubelet")
+FILES = ("file", "line", "comment", "repository", "kubelet", "slurm")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
