@@ -50,4 +50,5 @@ class GpuType(NamedTuple):
         return str(value)
 
 
-TYPES: dict[str, FieldType] = {AUTODETECT: Detection(), TYPE: GpuType(), CORES: Switch(), **{name: Switch() for name in CONSTRAIN}}
+TYPES: dict[str, FieldType] = {AUTODETECT: Detection(), TYPE: GpuType(), CORES: Switch()}
+TYPES.update(dict.fromkeys(CONSTRAIN, Switch()))
