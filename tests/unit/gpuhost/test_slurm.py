@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import slurm as resource
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import node
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import slurm_gres
 
 from tests.rig.trees.gpus import H100, smi
@@ -59,7 +61,10 @@ def test_lines_follow_the_host_and_undo_brings_every_byte_back(tmp_path: Path) -
     rows = apply(root, {"autodetect": False, "constrain_devices": True, "constrain_cores": True})
     assert [(row["state"], row["changed"]) for row in rows.values()] == [("ok", False)] * 2
     assert restarts(root) == 1
-    assert set(states(undo(root)).values()) == {"ok"}
+    answer = undo(root)
+    assert set(states(answer).values()) == {"ok"}
+    shown = {row["knob"]: row["steps"][0]["before"] for row in answer["knobs"]}
+    assert shown["slurm.gres"] == "; ".join(LINES.splitlines())
     assert restarts(root) == 2
     left = {path: text for path, text in content(root).items() if not path.startswith(("run/", "var/lib/"))}
     assert left == {path: text for path, text in before.items() if not path.startswith(("run/", "var/lib/"))}
@@ -103,6 +108,16 @@ def test_a_node_with_work_is_left_alone(tmp_path: Path, state: str, reason: str)
     assert reason in row["reason"]
     assert not (root / GRES[1:]).exists()
     assert restarts(root) == 0
+
+
+def test_a_change_that_is_still_being_tried_is_waited_for(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, node.LOCK, "")
+    with (root / node.LOCK[1:]).open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        row = one(root, {"cores": True})
+        assert (row["state"], "is still being tried" in row["reason"]) == ("unknown", True)
+    assert one(root, {"cores": True})["state"] == "ok"
 
 
 def test_undo_waits_for_the_drain_too(tmp_path: Path) -> None:

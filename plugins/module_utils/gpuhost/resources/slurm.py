@@ -17,7 +17,6 @@ from .unit import show
 STEADY = 5  # seconds without an exit after which slurmd counts as running
 PATIENCE = 60
 LIMIT = 600.0
-LOCK = "/run/gpuctl-slurm.lock"
 BUSY, NOT_KEPT, RETURNED, DOWN = 3, 4, 5, 6
 # One program, which goes on if gpuctl is killed: it tries the new files, and returns to the former ones. Arguments:
 # a file to lock, seconds to be steady and to wait at most, the node's name, and pairs of a new file ("" for none) and
@@ -176,7 +175,7 @@ def _swap(host: Host, slurmd: node.Slurmd, texts: Mapping[str, str | None]) -> N
         "-c",
         SWAP,
         "gpuctl",
-        host.real(LOCK),
+        host.real(node.LOCK),
         str(int(STEADY)),
         str(int(PATIENCE)),
         slurmd.node,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -15,6 +16,7 @@ from ..model import Refused, Unreadable, Unsupported
 from ..resources.unit import ask_systemd, show
 
 UNIT = "slurmd.service"
+LOCK = "/run/gpuctl-slurm.lock"  # held while new files are tried
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 LIMIT_S = 30.0
 PROOF_LIMIT_S = 60.0  # slurmd waits for a device file for a while
@@ -43,6 +45,8 @@ class Slurmd(NamedTuple):
 
 def read(host: Host) -> Slurmd:
     """The slurmd that runs, or is installed; `Unsupported` without one, `Refused` if its files are not of this host."""
+    if _is_changing(host):
+        raise Unreadable("an earlier change of Slurm's files is still being tried here: wait a few minutes")
     state = show(host, UNIT)[UNIT]
     if state["LoadState"] == "not-found":
         raise Unsupported(f"there is no {UNIT}: install Slurm's slurmd first")
@@ -53,6 +57,21 @@ def read(host: Host) -> Slurmd:
         raise Unreadable(f"{UNIT} is {state['ActiveState']}: wait until it runs or has ended")
     words = host.read(f"/proc/{pid}/cmdline").split("\0")[:-1] if pid != "0" else []
     return Slurmd(pid, _configuration(host, pid, words), _option(words, "-N") or short_name(host))
+
+
+def _is_changing(host: Host) -> bool:
+    """True while the program that tries new files runs, which goes on if gpuctl is killed."""
+    try:
+        descriptor = os.open(host.real(LOCK), os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def short_name(host: Host) -> str:
