@@ -95,6 +95,7 @@ def test_a_field_that_is_left_out_gets_its_line_back(tmp_path: Path) -> None:
     [
         ("IDLE", "its node n1 is IDLE, not drained: scontrol update NodeName=n1 State=DRAIN"),
         ("DOWN*", "its node n1 is DOWN*, not drained"),
+        ("MIXED Reason=State=IDLE+DRAIN", "its node n1 is MIXED, not drained"),
         ("MIXED+DRAIN", "its node n1 is MIXED+DRAIN with jobs: wait until they end"),
         ("IDLE+COMPLETING+DRAIN", "with jobs"),
         ("", "whether its node n1 is drained is not known: slurm_load_node error"),
@@ -136,6 +137,8 @@ def test_job_steps_of_a_stopped_slurmd_count(tmp_path: Path) -> None:
     root = slurm_node(tmp_path)
     (root / "run/standin-slurmd").unlink()
     put(root, "/proc/78/comm", "slurmstepd\n")
+    put(root, "/proc/79/comm", "slurmstepd\n")  # of no job, with control groups of version 2
+    put(root, "/proc/79/cmdline", "/usr/sbin/slurmstepd\0infinity\0")
     row = one(root, {"cores": True}, allow_busy=True)
     assert (row["state"], "Slurm runs 1 job steps here" in row["reason"]) == ("refused", True)
 

@@ -50,7 +50,7 @@ clear() {
         shift 2
     done
 }
-field() { scontrol --oneliner show node "$node" 2>/dev/null | tr ' ' '\n' | sed -n "s/^$1=//p"; }
+field() { scontrol --oneliner show node "$node" 2>/dev/null | tr ' ' '\n' | sed -n "/^$1=/{s///p;q;}"; }
 restart() {
     systemctl reset-failed slurmd.service
     systemctl restart slurmd.service

@@ -9,7 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..acts.slurm_job import parse
 from ..facts import processes
+from ..facts.busy import slurm_steps
 from ..facts.storage import TYPES as NETWORK_FILE_SYSTEMS
 from ..host import Host
 from ..model import Refused, Unreadable, Unsupported
@@ -21,7 +23,6 @@ CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 LIMIT_S = 30.0
 PROOF_LIMIT_S = 60.0  # slurmd waits for a device file for a while
 MARGIN_S = 2.0  # clocks of files and of processes
-_PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
 _DEVICES = re.compile(r"Gres Name=gpu\b.*?\bCount=(\d+)")
 _ENABLED = re.compile(r"^[^#\n]*enable_configless", re.MULTILINE | re.IGNORECASE)
 EMPTY = ("IDLE", "DOWN")  # base states of a node without jobs
@@ -125,7 +126,7 @@ def at_controller(host: Host, slurmd: Slurmd) -> tuple[dict[str, str] | None, st
     result = host.run("scontrol", "--oneliner", "show", "node", slurmd.node, limit=LIMIT_S, environment=environment)
     if not result.ok:
         return None, result.last_line
-    fields = {match[1]: match[2] for match in _PAIR.finditer(result.out)}
+    fields = parse(result.out.strip())  # of a name that occurs twice, as in a reason, the first
     if fields.get("NodeName") != slurmd.node or "State" not in fields:
         return None, f"scontrol printed no node {slurmd.node}"
     return fields, ""
@@ -136,7 +137,7 @@ def why_not(host: Host, slurmd: Slurmd, known: tuple[dict[str, str] | None, str]
 
     A slurmd that does not run reads its files when it starts; but jobs outlive it.
     """
-    steps = processes.count(host, "slurmstepd")
+    steps = slurm_steps(host)
     if steps is None:
         return f"whether jobs run here is not known: {processes.HIDDEN}"
     if steps:
