@@ -20,6 +20,11 @@ from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge import run as judge
 from gpuctl.nccl.judge.bandwidth import RULE as BASELINE
+from gpuctl.nccl.judge.drop import RULE as DROP
+from gpuctl.nccl.judge.jitter import RULE as JITTER
+from gpuctl.nccl.judge.line_rate import RULE as LINE_RATE
+from gpuctl.nccl.judge.ranks import RULE as RANKS
+from gpuctl.nccl.judge.transport import RULE as TRANSPORT
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runner import Runner
 from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
@@ -37,6 +42,7 @@ BY_SSH = "test it with `gpuctl nccl run --kind single --via ansible`"
 IN_USE = "drain it, and verify it once its jobs have ended"
 NO_MIG = "NCCL has no use for MIG instances: leave --nccl out for this host"
 MISSING = "not installed there"  # of nccl/launch/outcome.py, about the test and mpirun
+OF_TRAFFIC = {BASELINE, DROP, JITTER, LINE_RATE, TRANSPORT}
 LEFT = "look at its processes with `gpuctl nodes`, and end those of nccl-tests"
 
 
@@ -123,8 +129,7 @@ def judged(result: LaunchResult, book: Book) -> list[Finding]:
     if MISSING in (result.run.cause or ""):
         return [unknown(CHECK, host, f"not tested: {result.run.cause}")]
     rows = judge.judge(result.run, RunContext(nodes=1, gpus_per_node=gpus), book)
-    # One GPU sends nothing, so there is no bandwidth to judge.
-    bad = [row for row in rows if row.verdict is Verdict.FAIL or (row.verdict is not Verdict.OK and gpus > 1)]
+    bad = [row for row in rows if row.verdict is not Verdict.OK and (gpus > 1 or not _of_traffic(row))]
     first = {row.check: row for row in reversed(bad) if not _lacks_baseline(row)}
     findings = worst_first([replace(row, check=CHECK, subject=host) for row in first.values()])
     if result.lost:
@@ -137,6 +142,11 @@ def judged(result: LaunchResult, book: Book) -> list[Finding]:
     measured = "" if bandwidth is None or gpus == 1 else f", {bandwidth:.1f} GB/s"
     compared = " (no baseline)" if measured and any(map(_lacks_baseline, bad)) else ""
     return [ok(CHECK, host, f"all_reduce over {plural(gpus, 'GPU')}{measured}{compared}"), *findings]
+
+
+def _of_traffic(row: Finding) -> bool:
+    """True for what one GPU, which sends nothing, cannot show; also that there is one rank."""
+    return row.check in OF_TRAFFIC or (row.check == RANKS and row.numbers.get("ranks") == 1)
 
 
 def _lacks_baseline(row: Finding) -> bool:

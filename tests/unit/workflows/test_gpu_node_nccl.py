@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.hosts.model import Target
 from gpuctl.nccl.baselines import load
-from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run, Sweep, Timing
 from gpuctl.nccl.parsing import parse
 from gpuctl.workflows import gpu_node_nccl
 from tests.rig.living_fleet import FleetHost, LivingFleet
@@ -26,6 +26,12 @@ MISSING = "h1: all_reduce_perf is not installed there: build it"
 def run() -> Run:
     (result,) = parse.runs(LOG.read_text().splitlines())
     return result
+
+
+def half(timing: Timing | None, wrong: float | None = 0) -> Timing:
+    """As one GPU measures: no bus bandwidth."""
+    assert timing is not None
+    return replace(timing, busbw_gbs=0.0, wrong=wrong)
 
 
 def verdicts(run: Run, gpus: int = 8, lost: tuple[str, ...] = ()) -> list[tuple[str, str]]:
@@ -53,6 +59,16 @@ def test_a_test_that_did_not_end_well_is_no_success() -> None:
     assert ("UNKNOWN", "whether processes of the test are left could not be determined") in verdicts(
         run(), lost=("n1",)
     )
+
+
+def test_a_broken_test_of_one_gpu_is_not_ok() -> None:
+    still = [replace(row, out_of_place=half(row.out_of_place), in_place=half(row.in_place)) for row in run().rows]
+    alone = replace(run(), rows=tuple(still), ranks=run().ranks[:1], avg_busbw_gbs=0.0)
+    assert verdicts(alone, gpus=1) == [("OK", "all_reduce over 1 GPU")]
+    unchecked = [replace(row, out_of_place=half(row.out_of_place, None), in_place=None) for row in still]
+    assert verdicts(replace(alone, rows=tuple(unchecked)), gpus=1)[0][0] == "UNKNOWN"
+    assert verdicts(replace(alone, rows=()), gpus=1)[0][0] == "UNKNOWN"
+    assert verdicts(replace(alone, outcome=Outcome.TRUNCATED), gpus=1)[0][0] == "UNKNOWN"
 
 
 class StandinRunner:
