@@ -75,17 +75,18 @@ def run_nccl(
     At most `request.forks` hosts run at the same time. KeyboardInterrupt at Ctrl-C, after every test has been ended.
     """
     book = load.book()
-    readings, unasked = read_tools(hosts, request, on_result, IDLE)
-    findings = {host: [unknown(CHECK, host, reason)] for host, reason in unasked.items()}
-    for host in (host for host in hosts if host.name in readings):
-        if rows := _kept(host, readings[host.name]):
-            findings[host.name] = rows
-    due = [host for host in hosts if host.name not in findings]
-    for first in range(0, len(due), request.forks):
-        some = due[first : first + request.forks]
-        launches = [_launch(host.name, readings[host.name]) for host in some]
+    findings: dict[str, list[Finding]] = {}
+    for first in range(0, len(hosts), request.forks):
+        some = hosts[first : first + request.forks]
+        # Right before the test: a job may have started during the tests of the hosts before.
+        readings, unasked = read_tools(some, request, on_result, IDLE)
+        findings |= {host: [unknown(CHECK, host, reason)] for host, reason in unasked.items()}
+        left_out = {host.name: _kept(host, readings[host.name]) for host in some if host.name in readings}
+        findings |= {host: rows for host, rows in left_out.items() if rows}
+        due = [host for host in some if host.name not in findings]
+        launches = [_launch(host.name, readings[host.name]) for host in due]
         with ctrl_c() as broken_off:
-            results = runner(some, search_path).run(launches, partial(_tell, on_step), broken_off)
+            results = runner(due, search_path).run(launches, partial(_tell, on_step), broken_off) if due else []
             stopped = broken_off()
         if stopped:
             raise KeyboardInterrupt

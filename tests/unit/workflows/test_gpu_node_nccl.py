@@ -16,6 +16,7 @@ from gpuctl.nccl.baselines import load
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run, Sweep, Timing
 from gpuctl.nccl.parsing import parse
 from gpuctl.workflows import gpu_node_nccl
+from gpuctl.workflows.gpu_node_plan import PlanRequest
 from tests.rig.living_fleet import FleetHost, LivingFleet
 from tests.unit.workflows.test_gpu_node_rollout import rows, states
 
@@ -71,6 +72,10 @@ def test_a_broken_test_of_one_gpu_is_not_ok() -> None:
     assert verdicts(replace(alone, outcome=Outcome.TRUNCATED), gpus=1)[0][0] == "UNKNOWN"
 
 
+def ignore(*_: object) -> None:
+    """Take progress, and show none."""
+
+
 class StandinRunner:
     """Runs nothing; the test of host b hangs."""
 
@@ -92,3 +97,28 @@ def test_a_host_takes_jobs_again_only_after_its_test(monkeypatch: pytest.MonkeyP
     assert states(result) == {"a": "done", "b": "failed"}, result.output
     assert (rows(result)["b"]["step"], rows(result)["b"]["drain"]) == ("nccl", "drained")
     assert (fleet.acts["a"][-1], fleet.acts["b"][-1]) == ("undrain", "reboot")
+
+
+def test_a_host_is_read_right_before_its_own_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: dict[str, int] = {"a": 0, "b": 0}
+    tested: list[str] = []
+
+    def read_tools(hosts: Sequence[Target], *_: Any) -> tuple[dict[str, Any], dict[str, str]]:
+        return {host.name: {"gpu": {"gpus": [{"mig": None}]}, "jobs": jobs[host.name]} for host in hosts}, {}
+
+    class Starts(StandinRunner):
+        """A job starts on host b during the test of host a."""
+
+        def run(self, launches: Sequence[Launch], listener: Any, broken_off: Any) -> list[LaunchResult]:
+            tested.extend(launch.nodes[0] for launch in launches)
+            jobs["b"] = 1
+            return super().run(launches, listener, broken_off)
+
+    monkeypatch.setattr(gpu_node_nccl, "read_tools", read_tools)
+    monkeypatch.setattr(gpu_node_nccl, "users", lambda _, facts: ["a job"] * facts["jobs"])
+    monkeypatch.setattr(gpu_node_nccl, "runner", Starts)
+    request = PlanRequest(forks=1)
+    hosts = [Target("a", address="a"), Target("b", address="b")]
+    findings = gpu_node_nccl.run_nccl(hosts, request, ("/opt/nccl-tests",), ignore, ignore)
+    assert tested == ["a"]
+    assert [row.message for row in findings["b"]] == ["not tested, as it is in use: a job"]
