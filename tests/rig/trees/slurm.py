@@ -11,7 +11,8 @@ from tests.rig.trees.host import program, put
 GRES, CGROUP, CONF = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf", "/etc/slurm/slurm.conf"
 NODE = "NodeName=n1 Arch=x86_64 CPUAlloc=0 CPUTot=8 Gres={gres} State={state} SlurmdStartTime={start} Reason=test\n"
 # In place of systemd and slurmd. `run/standin-fails`: a word in gres.conf with which slurmd does not run;
-# `run/standin-invalid`: one with which slurmctld calls the node invalid.
+# `run/standin-invalid`: one with which slurmctld calls the node invalid. `run/standin-silent`: "before" or "after" the
+# restart, while a change is tried, slurmctld does not answer. `run/standin-returns`: systemd will start slurmd again.
 SYSTEMCTL = f"""#!{sys.executable}
 import os, pathlib, sys
 root = pathlib.Path(os.environ["GPUCTL_ROOT"])
@@ -34,13 +35,23 @@ if verb == "restart":
 elif verb == "show":
     runs, known = pid.exists(), not (root / "run/standin-absent").exists()
     print(f"Id={{sys.argv[-1]}}\\nLoadState={{'loaded' if known else 'not-found'}}")
-    print(f"ActiveState={{'active' if runs else 'inactive'}}\\nUnitFileState=enabled\\nMainPID={{77 if runs else 0}}")
+    again = "activating" if (root / "run/standin-returns").exists() else "inactive"
+    print(f"ActiveState={{'active' if runs else again}}\\nUnitFileState=enabled\\nMainPID={{77 if runs else 0}}")
     print("NRestarts=0\\nExecMainStartTimestampMonotonic=" + (root / "run/standin-began").read_text())
 """
 SCONTROL = f"""#!{sys.executable}
-import os, pathlib, sys
+import fcntl, os, pathlib, sys, time
 run = pathlib.Path(os.environ["GPUCTL_ROOT"], "run")
-state = (run / "standin-state").read_text()
+state, silent, lock = (run / "standin-state").read_text(), run / "standin-silent", run / "gpuctl-slurm.lock"
+if silent.exists() and lock.exists():
+    try:
+        fcntl.flock(lock.open("r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        restarted = "restart" in (run / "standin-calls").read_text()
+        if silent.read_text() == "before" and not restarted:
+            state = ""
+        if silent.read_text() == "after" and restarted:
+            time.sleep(1000)
 if not state:
     sys.exit("slurm_load_node error: Unable to contact slurm controller (connect failure)")
 gres, start = (run / "standin-gres").read_text(), (run / "standin-started").read_text()
@@ -96,6 +107,6 @@ def slurm_node(root: Path, *models: str, gres: str = "gpu:h100:2") -> Path:
     program(root, "systemctl", SYSTEMCTL)
     program(root, "scontrol", SCONTROL)
     program(root, "slurmd", SLURMD)
-    for name in ("sh", "rm", "mv", "cp", "sleep", "sync", "basename", "dirname", "tr", "sed", "flock"):
+    for name in ("sh", "rm", "mv", "cp", "sleep", "sync", "basename", "dirname", "tr", "sed", "flock", "timeout"):
         program(root, name, f'#!/bin/sh\nexec /usr/bin/{name} "$@"\n')
     return root

@@ -23,6 +23,8 @@ OTHERS = "# of the site\nName=shm Count=4\n"
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "STEADY", 0)
     monkeypatch.setattr(resource, "PATIENCE", 0)
+    monkeypatch.setattr(resource, "ANSWER", 1)
+    monkeypatch.setattr(resource, "LIMIT", 30.0)
 
 
 def apply(root: Path, settings: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -166,9 +168,28 @@ def test_a_slurmd_that_does_not_work_with_it_gets_its_files_back(tmp_path: Path)
     assert (root / "run/standin-slurmd").exists()
 
 
+def test_a_slurmctld_that_falls_silent_gets_the_files_before(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    put(root, "/run/standin-silent", "after")
+    row = one(root, {"cores": True})
+    assert (row["state"], "the files before are back" in row["reason"]) == ("failed", True), row
+    assert file(root, GRES) == OTHERS
+
+
+def test_nothing_is_tried_without_an_answer_of_slurmctld(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    put(root, "/run/standin-silent", "before")
+    row = one(root, {"cores": True})
+    assert (row["state"], "slurmctld does not answer): nothing is changed" in row["reason"]) == ("failed", True), row
+    assert (file(root, GRES), restarts(root)) == (OTHERS, 0)
+
+
 def test_a_node_that_slurmctld_calls_invalid_is_pending(tmp_path: Path) -> None:
     root = slurm_node(tmp_path)
-    put(root, "/run/standin-invalid", "Name=gpu")
+    put(root, "/run/standin-state", "IDLE+DRAIN+INVALID_REG")
+    put(root, "/run/standin-invalid", "")
     row = one(root, {"cores": True})
     assert (row["state"], row["changed"]) == ("pending", True)
     assert "slurmctld calls n1 invalid" in row["reason"]

@@ -16,15 +16,16 @@ from .unit import show
 
 STEADY = 5  # seconds without an exit after which slurmd counts as running
 PATIENCE = 60
-LIMIT = 600.0
+ANSWER = 5  # seconds for one answer of scontrol, which waits long for a slurmctld that is down
+LIMIT = 600.0  # of all together, far above the sum of the limits inside: being killed would leave the new files
 BUSY, NOT_KEPT, RETURNED, DOWN = 3, 4, 5, 6
 # One program, which goes on if gpuctl is killed: it tries the new files, and returns to the former ones. Arguments:
-# a file to lock, seconds to be steady and to wait at most, the node's name, and pairs of a new file ("" for none) and
-# its path. Success is a slurmd that runs, and that slurmctld has registered anew; a node that it calls invalid gets no
-# job, and may have been so before.
+# a file to lock, seconds to be steady, to wait at most, and for an answer of scontrol, the node's name, and pairs of a
+# new file ("" for none) and its path. Success is a slurmd that runs, and that slurmctld has registered anew.
+# Programs are ended by KILL, as they inherit that the other signals are ignored.
 SWAP = r"""trap '' PIPE HUP INT TERM
 exec 9>"$1" && flock -n 9 || exit 3
-steady=$2 patience=$3 node=$4; shift 4
+steady=$2 patience=$3 answer=$4 node=$5; shift 5
 former() { echo "$(dirname "$1")/.$(basename "$1").gpuctl-former"; }
 keep() {
     while [ $# -gt 0 ]; do
@@ -50,35 +51,48 @@ clear() {
         shift 2
     done
 }
-field() { scontrol --oneliner show node "$node" 2>/dev/null | tr ' ' '\n' | sed -n "/^$1=/{s///p;q;}"; }
+clock() { read -r seconds rest </proc/uptime; echo "${seconds%.*}"; }
+ask() { known=$(timeout -s KILL "$answer" scontrol --oneliner show node "$node" 2>/dev/null) || known=; }
+field() { printf '%s' "$known" | tr ' ' '\n' | sed -n "/^$1=/{s///p;q;}"; }
+reason() { printf '%s' "$known" | sed -n 's/.* Reason=//p'; }
 restart() {
-    systemctl reset-failed slurmd.service
-    systemctl restart slurmd.service
+    timeout -s KILL 10 systemctl reset-failed slurmd.service
+    timeout -s KILL 90 systemctl restart slurmd.service
 }
 registered() {
-    [ "$(field SlurmdStartTime)" != "$started" ] || return 1
+    ask
+    case $(field SlurmdStartTime) in
+    '' | None | Unknown | "$started") return 1 ;;
+    esac
     case $(field State) in
     '' | *'*'*) return 1 ;;
     esac
 }
 runs() {
-    waited=0 since=0 before=
+    began=$(clock) before=
+    since=$began
     while :; do
-        now=$(systemctl show --property=MainPID,NRestarts,ActiveState -- slurmd.service) || now=
-        [ "$now" = "$before" ] || since=$waited
+        now=$(timeout -s KILL 10 systemctl show --property=MainPID,NRestarts,ActiveState -- slurmd.service) || now=
+        at=$(clock)
+        [ "$now" = "$before" ] || since=$at
         before=$now
         case $now in
-        *MainPID=0*) since=$waited ;;
+        *MainPID=0*) since=$at ;;
         *ActiveState=active*)
-            [ $((waited - since)) -ge "$steady" ] && { [ "$1" = former ] || registered; } && return 0 ;;
-        *) since=$waited ;;
+            [ $((at - since)) -ge "$steady" ] && { [ "$1" = former ] || registered; } && return 0 ;;
+        *) since=$at ;;
         esac
-        [ "$waited" -lt "$patience" ] || return 1
+        [ $((at - began)) -lt "$patience" ] || return 1
         sleep 1
-        waited=$((waited + 1))
     done
 }
+ask
 started=$(field SlurmdStartTime)
+if [ -z "$started" ]; then
+    clear "$@"
+    echo "slurmctld does not answer"
+    exit 4
+fi
 if ! keep "$@"; then
     clear "$@"
     exit 4
@@ -87,7 +101,7 @@ if put new "$@" && restart && runs new; then
     clear "$@"
     exit 0
 fi
-log="$(field State) $(field Reason) $(journalctl --unit=slurmd.service --lines=1 --output=cat --no-pager 2>/dev/null)"
+log="$(field State) $(reason) $(timeout -s KILL 10 journalctl --unit=slurmd.service --lines=1 --output=cat --no-pager 2>/dev/null)"
 code=5
 put former "$@" || code=6
 restart
@@ -178,6 +192,7 @@ def _swap(host: Host, slurmd: node.Slurmd, texts: Mapping[str, str | None]) -> N
         host.real(node.LOCK),
         str(int(STEADY)),
         str(int(PATIENCE)),
+        str(int(ANSWER)),
         slurmd.node,
         *words,
         changes=True,
@@ -190,7 +205,7 @@ def _swap(host: Host, slurmd: node.Slurmd, texts: Mapping[str, str | None]) -> N
     if done.code == BUSY:
         raise RuntimeError("an earlier change of Slurm's files still runs on this host: wait a few minutes")
     if done.code == NOT_KEPT:
-        raise RuntimeError(f"the former files cannot be copied ({log}): nothing is changed")
+        raise RuntimeError(f"the change cannot begin ({log}): nothing is changed")
     if done.code == RETURNED:
         raise RuntimeError(f"slurmd does not run with it ({log}): the files before are back, and it runs")
     raise RuntimeError(f"slurmd does not run ({log}): see journalctl -u slurmd, and {', '.join(texts)}")
