@@ -186,6 +186,15 @@ def test_nothing_is_tried_without_an_answer_of_slurmctld(tmp_path: Path) -> None
     assert (file(root, GRES), restarts(root)) == (OTHERS, 0)
 
 
+def test_a_change_that_makes_the_node_invalid_is_taken_back(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    put(root, "/run/standin-invalid", "Name=gpu")
+    row = one(root, {"cores": True})
+    assert (row["state"], "IDLE+DRAIN+INVALID_REG" in row["reason"]) == ("failed", True), row
+    assert file(root, GRES) == OTHERS
+
+
 def test_a_node_that_slurmctld_calls_invalid_is_pending(tmp_path: Path) -> None:
     root = slurm_node(tmp_path)
     put(root, "/run/standin-state", "IDLE+DRAIN+INVALID_REG")

@@ -21,7 +21,8 @@ LIMIT = 600.0  # of all together, far above the sum of the limits inside: being 
 BUSY, NOT_KEPT, RETURNED, DOWN = 3, 4, 5, 6
 # One program, which goes on if gpuctl is killed: it tries the new files, and returns to the former ones. Arguments:
 # a file to lock, seconds to be steady, to wait at most, and for an answer of scontrol, the node's name, and pairs of a
-# new file ("" for none) and its path. Success is a slurmd that runs, and that slurmctld has registered anew.
+# new file ("" for none) and its path. Success is a slurmd that runs, and that slurmctld has registered anew, and does not
+# call invalid if it did not before.
 # Programs are ended by KILL, as they inherit that the other signals are ignored.
 SWAP = r"""trap '' PIPE HUP INT TERM
 exec 9>"$1" && flock -n 9 || exit 3
@@ -68,6 +69,11 @@ registered() {
     '' | *'*'*) return 1 ;;
     esac
 }
+newly_invalid() {
+    case $standing in *INVALID_REG*) return 1 ;; esac
+    case $(field State) in *INVALID_REG*) return 0 ;; esac
+    return 1
+}
 runs() {
     began=$(clock) before=
     since=$began
@@ -79,7 +85,10 @@ runs() {
         case $now in
         *MainPID=0*) since=$at ;;
         *ActiveState=active*)
-            [ $((at - since)) -ge "$steady" ] && { [ "$1" = former ] || registered; } && return 0 ;;
+            if [ $((at - since)) -ge "$steady" ]; then
+                [ "$1" = new ] || return 0
+                if registered; then newly_invalid && return 1 || return 0; fi
+            fi ;;
         *) since=$at ;;
         esac
         [ $((at - began)) -lt "$patience" ] || return 1
@@ -87,7 +96,7 @@ runs() {
     done
 }
 ask
-started=$(field SlurmdStartTime)
+started=$(field SlurmdStartTime) standing=$(field State)
 if [ -z "$started" ]; then
     clear "$@"
     echo "slurmctld does not answer"
@@ -207,7 +216,9 @@ def _swap(host: Host, slurmd: node.Slurmd, texts: Mapping[str, str | None]) -> N
     if done.code == NOT_KEPT:
         raise RuntimeError(f"the change cannot begin ({log}): nothing is changed")
     if done.code == RETURNED:
-        raise RuntimeError(f"slurmd does not run with it ({log}): the files before are back, and it runs")
+        raise RuntimeError(
+            f"slurmd does not run with it, or slurmctld does not take it ({log}): the files before are back, and it runs"
+        )
     raise RuntimeError(f"slurmd does not run ({log}): see journalctl -u slurmd, and {', '.join(texts)}")
 
 
