@@ -21,9 +21,9 @@ LIMIT = 600.0  # of all together, far above the sum of the limits inside: being 
 BUSY, NOT_KEPT, RETURNED, DOWN = 3, 4, 5, 6
 # One program, which goes on if gpuctl is killed: it tries the new files, and returns to the former ones. Arguments:
 # a file to lock, seconds to be steady, to wait at most, and for an answer of scontrol, the node's name, and pairs of a
-# new file ("" for none) and its path. Success is a slurmd that runs, and that slurmctld has registered anew, and does not
-# call invalid if it did not before.
-# Programs are ended by KILL, as they inherit that the other signals are ignored.
+# new file ("" for none) and its path. Success is a slurmd that runs, and that slurmctld has registered anew, and
+# does not call invalid if it did not before. Programs are ended by KILL,
+# as they inherit that the other signals are ignored.
 SWAP = r"""trap '' PIPE HUP INT TERM
 exec 9>"$1" && flock -n 9 || exit 3
 steady=$2 patience=$3 answer=$4 node=$5; shift 5
@@ -110,7 +110,8 @@ if put new "$@" && restart && runs new; then
     clear "$@"
     exit 0
 fi
-log="$(field State) $(reason) $(timeout -s KILL 10 journalctl --unit=slurmd.service --lines=1 --output=cat --no-pager 2>/dev/null)"
+last=$(timeout -s KILL 10 journalctl --unit=slurmd.service --lines=1 --output=cat --no-pager 2>/dev/null)
+log="$(field State) $(reason) $last"
 code=5
 put former "$@" || code=6
 restart
@@ -216,9 +217,7 @@ def _swap(host: Host, slurmd: node.Slurmd, texts: Mapping[str, str | None]) -> N
     if done.code == NOT_KEPT:
         raise RuntimeError(f"the change cannot begin ({log}): nothing is changed")
     if done.code == RETURNED:
-        raise RuntimeError(
-            f"slurmd does not run with it, or slurmctld does not take it ({log}): the files before are back, and it runs"
-        )
+        raise RuntimeError(f"slurmd does not run or register with it ({log}): the files before are back, and it runs")
     raise RuntimeError(f"slurmd does not run ({log}): see journalctl -u slurmd, and {', '.join(texts)}")
 
 
