@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import gpu
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import slurm as resource
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import node
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import slurm_gres
@@ -289,3 +290,13 @@ def test_a_mig_instance_has_its_three_files(tmp_path: Path) -> None:
     assert len(lines) == 2
     assert all("MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap" in line for line in lines)
     assert {line.split()[1] for line in lines} == {"Type=h100_3g.40gb", "Type=h100_1g.10gb"}
+
+
+def test_lines_wait_for_a_mig_layout_that_changes_in_the_same_run(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path, H100)
+    rows = {row["name"]: row["value"] for row in slurm_gres.from_variables({"cores": False}, [])}
+    layout = {"gpu.mig": gpu.TYPES["mig"].check([{"gpus": "all", "instances": {"1g.10gb": 7}}])}
+    answer = {row["knob"]: row for row in tune(root, {**rows, **layout}, check=True)["knobs"]}
+    assert (answer["gpu.mig"]["state"], answer["slurm.gres"]["state"]) == ("differs", "refused"), answer
+    assert "the MIG layout changes first" in answer["slurm.gres"]["reason"]
+    assert tune(root, rows, check=True)["knobs"][0]["state"] == "differs"
