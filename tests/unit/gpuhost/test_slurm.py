@@ -293,7 +293,7 @@ def test_a_mig_instance_has_its_three_files(tmp_path: Path) -> None:
 
 
 def test_lines_wait_for_a_mig_layout_that_changes_in_the_same_run(tmp_path: Path) -> None:
-    root = slurm_node(tmp_path, H100)
+    root = slurm_node(tmp_path, H100, gres="gpu:h100:1")
     rows = {row["name"]: row["value"] for row in slurm_gres.from_variables({"cores": False}, [])}
     layout = {"gpu.mig": gpu.TYPES["mig"].check([{"gpus": "all", "instances": {"1g.10gb": 7}}])}
     answer = {row["knob"]: row for row in tune(root, {**rows, **layout}, check=True)["knobs"]}
