@@ -54,6 +54,9 @@ if silent.exists() and lock.exists():
             time.sleep(1000)
 if not state:
     sys.exit("slurm_load_node error: Unable to contact slurm controller (connect failure)")
+if sys.argv[1:] == ["show", "config"]:
+    print("SLURM_CONF              = " + (run / "standin-conf").read_text())
+    sys.exit()
 gres, start = (run / "standin-gres").read_text(), (run / "standin-started").read_text()
 sys.stdout.write({NODE!r}.format(gres=gres, state=state, start=start))
 """
@@ -103,6 +106,7 @@ def slurm_node(root: Path, *models: str, gres: str = "gpu:h100:2") -> Path:
     put(root, "/run/standin-state", "IDLE+DRAIN")
     put(root, "/run/standin-started", "1")
     put(root, "/run/standin-gres", gres)
+    put(root, "/run/standin-conf", CONF)
     put(root, "/run/standin-began", str(10**12))  # after every change of a file
     program(root, "systemctl", SYSTEMCTL)
     program(root, "scontrol", SCONTROL)

@@ -300,3 +300,12 @@ def test_lines_wait_for_a_mig_layout_that_changes_in_the_same_run(tmp_path: Path
     assert (answer["gpu.mig"]["state"], answer["slurm.gres"]["state"]) == ("differs", "refused"), answer
     assert "the MIG layout changes first" in answer["slurm.gres"]["reason"]
     assert tune(root, rows, check=True)["knobs"][0]["state"] == "differs"
+
+
+def test_a_slurm_conf_that_slurmd_may_not_read_is_left(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, "/run/standin-conf", "/opt/slurm/etc/slurm.conf")
+    row = one(root, {"cores": True})
+    assert (row["state"], "slurmd may read /opt/slurm/etc/slurm.conf" in row["reason"]) == ("refused", True), row
+    put(root, "/proc/77/cmdline", f"/usr/sbin/slurmd\0-f\0{CONF}\0")
+    assert one(root, {"cores": True})["state"] == "ok"

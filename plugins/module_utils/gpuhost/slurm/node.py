@@ -21,9 +21,11 @@ UNIT = "slurmd.service"
 LOCK = "/run/gpuctl-slurm.lock"  # held while new files are tried
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 LIMIT_S = 30.0
+ANSWER_S = 10.0
 PROOF_LIMIT_S = 60.0  # slurmd waits for a device file for a while
 MARGIN_S = 2.0  # clocks of files and of processes
 _DEVICES = re.compile(r"Gres Name=gpu\b.*?\bCount=(\d+)")
+_USED = re.compile(r"^SLURM_CONF\s*=\s*(/\S+)", re.MULTILINE)
 _ENABLED = re.compile(r"^[^#\n]*enable_configless", re.MULTILINE | re.IGNORECASE)
 EMPTY = ("IDLE", "DOWN")  # base states of a node without jobs
 
@@ -101,9 +103,18 @@ def _configuration(host: Host, pid: str, words: list[str]) -> str:
         raise Refused(f"{shown} is missing: slurmd gets its files from slurmctld, or is not configured yet")
     if not conf.startswith("/"):
         raise Unreadable(f"slurmd was started with -f {conf}: give it an absolute path")
+    if not chosen and (other := _used_by_programs(host)) not in ("", conf):
+        raise Refused(f"slurmd may read {other} and not {conf}: start it with -f, or set SLURM_CONF for {UNIT}")
     if _ENABLED.search(host.read(conf)):
         raise Refused(f"{conf} has enable_configless: slurmctld gives such files to all nodes; change them there")
     return conf
+
+
+def _used_by_programs(host: Host) -> str:
+    """The slurm.conf that Slurm's programs were built to read, as slurmd without -f; "" if scontrol does not say."""
+    result = host.run("scontrol", "show", "config", limit=ANSWER_S)
+    match = _USED.search(result.out) if result.ok else None
+    return match[1] if match else ""
 
 
 def refuse_shared(host: Host, path: str) -> None:
