@@ -9,7 +9,10 @@ from tests.rig.trees.gpus import H100, gpu_server
 from tests.rig.trees.host import program, put
 
 GRES, CGROUP, CONF = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf", "/etc/slurm/slurm.conf"
-NODE = "NodeName=n1 Arch=x86_64 CPUAlloc=0 CPUTot=8 Gres={gres} State={state} SlurmdStartTime={start} Reason=test\n"
+NODE = (
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=2 CPUAlloc=0 CPUTot=8 Gres={gres} Sockets=2 Boards=1 State={state} "
+    "ThreadsPerCore={threads} SlurmdStartTime={start} Reason=test\n"
+)
 # In place of systemd and slurmd. `run/standin-fails`: a word in gres.conf with which slurmd does not run;
 # `run/standin-invalid`: one with which slurmctld calls the node invalid. `run/standin-silent`: "before" or "after" the
 # restart, while a change is tried, slurmctld does not answer. `run/standin-returns`: systemd will start slurmd again.
@@ -58,7 +61,7 @@ if sys.argv[1:] == ["show", "config"]:
     print("SLURM_CONF              = " + (run / "standin-conf").read_text())
     sys.exit()
 gres, start = (run / "standin-gres").read_text(), (run / "standin-started").read_text()
-sys.stdout.write({NODE!r}.format(gres=gres, state=state, start=start))
+sys.stdout.write({NODE!r}.format(gres=gres, state=state, start=start, threads=(run / "standin-threads").read_text()))
 """
 # `slurmd -G`: as the real one, it ends at a file with a word that it does not know.
 SLURMD = f"""#!{sys.executable}
@@ -107,6 +110,7 @@ def slurm_node(root: Path, *models: str, gres: str = "gpu:h100:2") -> Path:
     put(root, "/run/standin-started", "1")
     put(root, "/run/standin-gres", gres)
     put(root, "/run/standin-conf", CONF)
+    put(root, "/run/standin-threads", "2")
     put(root, "/run/standin-began", str(10**12))  # after every change of a file
     program(root, "systemctl", SYSTEMCTL)
     program(root, "scontrol", SCONTROL)

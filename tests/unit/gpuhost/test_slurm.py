@@ -309,3 +309,12 @@ def test_a_slurm_conf_that_slurmd_may_not_read_is_left(tmp_path: Path) -> None:
     assert (row["state"], "slurmd may read /opt/slurm/etc/slurm.conf" in row["reason"]) == ("refused", True), row
     put(root, "/proc/77/cmdline", f"/usr/sbin/slurmd\0-f\0{CONF}\0")
     assert one(root, {"cores": True})["state"] == "ok"
+
+
+def test_numbers_of_cores_need_the_same_count_at_slurmctld(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, "/run/standin-threads", "1")
+    row = one(root, {"cores": True})
+    reason = "slurmctld counts 4 cores with 1 threads each, and the host has 4 with 2"
+    assert (row["state"], reason in row["reason"]) == ("refused", True), row
+    assert one(root, {"cores": False})["state"] == "ok"

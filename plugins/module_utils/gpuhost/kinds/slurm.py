@@ -67,6 +67,8 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
         steps=steps,
     )
     known = node.at_controller(host, slurmd)
+    if known[0] is not None and any(device.cores for device in offered) and desired.get(AUTODETECT) != "nvml":
+        devices.refuse_other_cores(host, known[0])
     if steps and (reason := node.why_not(host, slurmd, known)):
         return reading.but(state=REFUSED, steps=(), reason=reason)
     if steps:

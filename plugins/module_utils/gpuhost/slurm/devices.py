@@ -171,3 +171,18 @@ def core_numbers(host: Host) -> dict[int, int]:
         known[cpu] = (lowest, by_node.get(cpu, 0), min(cpus_of(cache)) if cache else 0, min(cpus_of(siblings)))
     order = {core: number for number, core in enumerate(sorted(set(known.values())))}
     return {cpu: order[core] for cpu, core in known.items()}
+
+
+def refuse_other_cores(host: Host, fields: Mapping[str, str]) -> None:
+    """Refuse numbers of cores that slurmctld's definition of the node does not count alike; `fields`: as scontrol's."""
+    numbers = Counter(core_numbers(host).values())
+    due = (len(numbers), max(numbers.values(), default=1))
+    try:
+        defined = (int(fields["Sockets"]) * int(fields["CoresPerSocket"]), int(fields["ThreadsPerCore"]))
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"scontrol shows no {error} of the node: set cores to false") from error
+    if defined != due:
+        raise Refused(
+            f"slurmctld counts {defined[0]} cores with {defined[1]} threads each, and the host has {due[0]} with "
+            f"{due[1]}, so numbers of cores would be others: correct the node in slurm.conf, or set cores to false"
+        )
