@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         gpu_settings,
         kubelet_resources,
         profiles,
+        slurm_gres,
         typed_json,
         visit_failures,
     )
@@ -84,6 +85,7 @@ __all__ = [
     "python_arguments",
     "report_progress",
     "script",
+    "slurm_gres",
     "typed_json",
     "visit_failures",
 ]
@@ -107,6 +109,7 @@ MODULES = {
     "answers": "plugin_utils.answers",
     "gpu_settings": "plugin_utils.gpu_settings",
     "kubelet_resources": "plugin_utils.kubelet_resources",
+    "slurm_gres": "plugin_utils.slurm_gres",
     "profiles": "plugin_utils.profiles",
     "typed_json": "plugin_utils.typed_json",
     "visit_failures": "plugin_utils.visit_failures",

@@ -18,8 +18,8 @@ from gpuctl.core.paths import cache_dir, private, write_atomically
 from gpuctl.edges import inventory
 
 Variables = dict[str, Any]
-FORM = "6"
-OURS = ("host_profile_name", "gpu_settings", "kubelet_resources", "gpu_stack", "group_names")
+FORM = "7"
+OURS = ("host_profile_name", "gpu_settings", "kubelet_resources", "slurm_gres", "gpu_stack", "group_names")
 _LARGEST = 4 * 2**20
 _SECRET = ("pass", "secret", "token", "vault")
 

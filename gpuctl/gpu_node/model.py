@@ -235,3 +235,14 @@ class StackPlan:
 
 
 STATES = {Verdict.FAIL: "refused", Verdict.UNKNOWN: "unknown"}
+
+
+@dataclass(frozen=True)
+class OptionalTests:
+    """Tests of hosts that nobody uses. `deep`: level of DCGM's diagnosis, None for none. `search_path`: folders with
+    nccl-tests or mpirun on the hosts, before their PATH.
+    """
+
+    deep: int | None = None
+    nccl: bool = False
+    search_path: tuple[str, ...] = ()

@@ -40,7 +40,8 @@ class RolloutRequest:
 
     `reboot`: reboot hosts whose running module is not the installed one; `reboot_limit`: seconds until one is back.
     `drain`: "kubernetes" (in `context`), "slurm" or None; `drain_limit`: seconds until a node
-    is empty. `deep`: level of DCGM's diagnosis that a host must pass, 1 to 3, None for none. `bare_pods`,
+    is empty. `deep`: level of DCGM's diagnosis that a host must pass, 1 to 3, None for none. `nccl`: a host must pass a
+    test of NCCL, with the programs in `search_path`. `bare_pods`,
     `delete_emptydir_data`: also evict pods that would be lost, or lose data.
     """
 
@@ -49,6 +50,8 @@ class RolloutRequest:
     reboot: bool = False
     reboot_limit: float = 1800.0
     deep: int | None = None
+    nccl: bool = False
+    search_path: tuple[str, ...] = ()
     drain: str | None = None
     drain_limit: float = 3600.0
     context: str = ""
@@ -61,6 +64,9 @@ class RolloutRequest:
             "--bare-pods": self.bare_pods,
             "--delete-emptydir-data": self.delete_emptydir_data,
         }
+        if self.search_path and not self.nccl:
+            hint = "add it, or leave --search-path out"
+            raise InvalidInput("change the stack of GPU hosts", "--search-path needs --nccl", hint)
         if self.drain != "kubernetes" and any(kube.values()):
             names = named(name for name, is_set in kube.items() if is_set)
             hint = "add it, or leave them out"
@@ -72,7 +78,7 @@ class RolloutRequest:
     @property
     def is_set(self) -> bool:
         """True if the fleet is to be changed batch by batch, and verified."""
-        return bool(self.batch or self.max_fail or self.reboot or self.drain or self.deep)
+        return bool(self.batch or self.max_fail or self.reboot or self.drain or self.deep or self.nccl)
 
     @property
     def size(self) -> str:

@@ -14,6 +14,7 @@ from gpuctl.core import file_lookup
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir
 from gpuctl.engine import printable
+from gpuctl.hosts.inventory_settings import NAMES
 from gpuctl.hosts.model import Target
 
 DEFAULT = "localhost"
@@ -75,7 +76,7 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     if connection.get("ansible_python_interpreter") == THIS_PYTHON:
         connection["ansible_python_interpreter"] = sys.executable
     profile = str(variables.get("host_profile_name") or "")
-    settings: dict[str, Any] = {name: variables.get(name) for name in ("gpu_settings", "kubelet_resources")}
+    settings: dict[str, Any] = {name: variables.get(name) for name in NAMES}
     why = _needs_ansible(connection, variables)
     if why:
         return Target(name, profile=profile, needs_ansible=why, **settings)

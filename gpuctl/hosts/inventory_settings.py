@@ -12,7 +12,11 @@ from gpuctl.core.strict_yaml import EmptyFile, Mistake, Node, read
 from gpuctl.hosts.model import Target
 
 # Variables, each with a module of the engine of that name and a page of documentation.
-NAMES = {"gpu_settings": "docs/gpu-settings.md", "kubelet_resources": "docs/kubelet-resources.md"}
+NAMES = {
+    "gpu_settings": "docs/gpu-settings.md",
+    "kubelet_resources": "docs/kubelet-resources.md",
+    "slurm_gres": "docs/slurm-gres.md",
+}
 EMPTY = EmptyFile("file of variables", "")
 
 

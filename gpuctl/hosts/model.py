@@ -77,8 +77,8 @@ class RollbackRequest:
 class Target:
     """A host and its connection over ssh; empty fields follow the user's own ssh configuration.
 
-    `needs_ansible`: why only Ansible can reach it; "" if ssh can. `profile`, `gpu_settings`, `kubelet_resources`:
-    host_profile_name and these variables as the inventory has them; "" and None if it has none.
+    `needs_ansible`: why only Ansible can reach it; "" if ssh can. `profile`, `gpu_settings`, `kubelet_resources`,
+    `slurm_gres`: host_profile_name and these variables as the inventory has them; "" and None if it has none.
     """
 
     name: str
@@ -95,6 +95,7 @@ class Target:
     needs_ansible: str = ""
     gpu_settings: Any = field(default=None, compare=False)
     kubelet_resources: Any = field(default=None, compare=False)
+    slurm_gres: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def diagnose(
     """
     state, started = _Round(send), time.monotonic()
     direct = {host.name: host for host in hosts if host.name in fleet.nodes and not host.needs_ansible}
-    in_use = {name: _users(name, fleet.nodes[name]) for name in direct}
+    in_use = {name: users(name, fleet.nodes[name]) for name in direct}
     _trip(list(direct.values()), options, state, {name: not users for name, users in in_use.items()}, in_use)
     limit_s = LIMITS_S[options.level] if options.limit_s is None else options.limit_s
     while state.running:
@@ -112,7 +112,7 @@ def _as_subject(result: dict[str, Any] | None) -> dict[str, Any]:
     return {} if result is None else {CHECK: result}
 
 
-def _users(name: str, facts: Mapping[str, Any]) -> list[str]:
+def users(name: str, facts: Mapping[str, Any]) -> list[str]:
     """Reasons why a host must not be disturbed; what is not known of its use is one."""
     return [
         finding.message for finding in idle.idle({name: facts}) if finding.verdict not in {Verdict.OK, Verdict.WARN}

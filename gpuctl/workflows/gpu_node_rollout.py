@@ -23,6 +23,7 @@ from gpuctl.hosts.flow import batches, too_many
 from gpuctl.hosts.model import HostResult
 from gpuctl.workflows import host_reboot, nodes_empty
 from gpuctl.workflows.gpu_node_apply import ApplyRequest, Prepared, prepared, repair
+from gpuctl.workflows.gpu_node_nccl import run_nccl
 from gpuctl.workflows.gpu_node_plan import OnResult, Survey, survey_again
 from gpuctl.workflows.gpu_node_verify import diagnose, verify_surveyed
 from gpuctl.workflows.nodes_drain import Drain, Nodes
@@ -169,13 +170,14 @@ class Rollout:
             "reboot": self._reboot,
             "verify": self._verify,
             "diagnose": self._diagnose,
+            "nccl": self._nccl,
             "undrain": self._undrain,
         }
         active = list(batch)
         for step, act in steps.items():
             if not active:
                 return
-            if (self._nodes is None and step in WITH_SCHEDULER) or (self.steps.deep is None and step == "diagnose"):
+            if step in self._skipped:
                 continue
             if step != "reboot":  # most need none
                 self._on_step(f"{title}: {step} {named(active)}")
@@ -186,6 +188,14 @@ class Rollout:
             active = [host for host in active if self.outcomes[host].state == "unfinished"]
         for host in active:
             self._note(host, state="done")
+
+    @property
+    def _skipped(self) -> set[str]:
+        """Steps that nobody has asked for."""
+        tests = {"diagnose": self.steps.deep is not None, "nccl": self.steps.nccl}
+        return {step for step, is_set in tests.items() if not is_set} | (
+            set(WITH_SCHEDULER) if self._nodes is None else set()
+        )
 
     def _acted(self, step: str, act: Callable[[Sequence[str]], Failures], active: Sequence[str]) -> Failures:
         """Failures of a step; an error of the scheduler is one of the hosts of this batch, not the end of the run."""
@@ -349,10 +359,19 @@ class Rollout:
     def _diagnose(self, active: Sequence[str]) -> Failures:
         """Have DCGM diagnose hosts before they take jobs; one that waits for a reboot has none yet."""
         hosts = [host for host in self.surveyed.targets if host.name in active] if self.surveyed else []
-        diagnosed = diagnose(hosts, self.steps.deep or 1, self.request.questions, self._on_result, self._on_step)
-        for host, findings in diagnosed.items():
+        level = self.steps.deep or 1
+        return self._tested(diagnose(hosts, level, self.request.questions, self._on_result, self._on_step))
+
+    def _nccl(self, active: Sequence[str]) -> Failures:
+        """Test NCCL on each host by itself before it takes jobs."""
+        hosts = [host for host in self.surveyed.targets if host.name in active] if self.surveyed else []
+        path = self.steps.search_path
+        return self._tested(run_nccl(hosts, self.request.questions, path, self._on_result, self._on_step))
+
+    def _tested(self, tested: Mapping[str, Sequence[Finding]]) -> Failures:
+        for host, findings in tested.items():
             self._note(host, findings=(*self.outcomes[host].findings, *findings))
-        return {host: why for host, findings in diagnosed.items() if (why := _problems(findings))}
+        return {host: why for host, findings in tested.items() if (why := _problems(findings))}
 
 
 def _problems(findings: Sequence[Finding]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 
 from gpuctl.audit import knowledge
@@ -15,7 +15,7 @@ from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.workflows import diagnosis
-from gpuctl.workflows.gpu_node_plan import OnResult, PlanRequest, Survey, plans_of, survey
+from gpuctl.workflows.gpu_node_plan import OnResult, PlanRequest, Survey, plans_of
 
 LOGIN = "repair the login, and verify again"
 POLL_S = 5.0
@@ -32,32 +32,11 @@ class Verified:
     left_out: Sequence[str] = ()
 
 
-def verify_hosts(
-    request: PlanRequest,
-    today: date,
-    on_result: OnResult,
-    deep: int | None = None,
-    on_step: Callable[[str], None] = lambda _: None,
-) -> Verified:
-    """Read every host twice, for the plan and for its tools, and judge it; nothing is changed on it.
-
-    `deep`: level of DCGM's diagnosis on hosts that nobody uses, None for none; `on_step` gets its progress, for people.
-    """
-    surveyed = survey(request, today, on_result)
-    verified = verify_surveyed(surveyed, request, today, on_result)
-    if deep is None:
-        return verified
-    reached = [host for host in surveyed.targets if host.name not in verified.unasked]
-    diagnosed = diagnose(reached, deep, request, on_result, on_step)
-    both = {host: [*rows, *diagnosed.get(host, ())] for host, rows in verified.findings.items()}
-    return replace(verified, findings=both)
-
-
 def verify_surveyed(surveyed: Survey, request: PlanRequest, today: date, on_result: OnResult) -> Verified:
     """Judge hosts whose facts have just been read."""
     fleet = surveyed.fleet
     reached = [host for host in surveyed.targets if host.name in fleet.hosts]
-    readings, unasked = _readings(reached, request, on_result)
+    readings, unasked = read_tools(reached, request, on_result)
     findings: dict[str, list[Finding]] = {}
     for made in plans_of(fleet, today):
         if made.host in readings:
@@ -72,7 +51,7 @@ def diagnose(
     hosts: Sequence[Target], level: int, request: PlanRequest, on_result: OnResult, on_step: Callable[[str], None]
 ) -> dict[str, list[Finding]]:
     """Findings of DCGM's diagnosis on every host, never none; one that is in use is not disturbed, and UNKNOWN."""
-    readings, unasked = _readings(hosts, request, on_result, IDLE)
+    readings, unasked = read_tools(hosts, request, on_result, IDLE)
     progress = diagnosis.once_a_minute(level, on_step)
     options = diagnosis.DeepOptions(level, request.forks, request.timeout, pause_s=POLL_S, new=True)
     fleet, lost = diagnosis.diagnose(hosts, Fleet(readings, unasked), options, progress, run_on_all)
@@ -88,10 +67,10 @@ def diagnose(
     }
 
 
-def _readings(
+def read_tools(
     hosts: Sequence[Target], request: PlanRequest, on_result: OnResult, question: Mapping[str, object] | None = None
 ) -> tuple[dict[str, Mapping[str, object]], dict[str, str]]:
-    """What the tools of each host print, and why hosts did not answer."""
+    """Facts of each host by its tools, and the reasons of hosts that did not answer."""
     if not hosts:
         return {}, {}
     asked = question or QUESTION

@@ -165,7 +165,8 @@ def _check_knobs(answer: Mapping[str, Any], profile: Mapping[str, Any]) -> None:
     except ValueError as error:
         raise typed_json.Misfit(f"machine.memory is {facts['memory']!r}, not a size") from error
     expected = [knob.name for knob in knobs]
-    expected += [row["name"] for name in ("gpu_settings", "kubelet_resources") for row in profile.get(name) or ()]
+    variables = ("gpu_settings", "kubelet_resources", "slurm_gres")
+    expected += [row["name"] for name in variables for row in profile.get(name) or ()]
     _require("knobs", {row["knob"] for row in answer["knobs"]}, expected)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.rig import machines, parts, rootfs
+from tests.rig import machines, parts, rootfs, slurm_programs
 from tests.rig.hosts import Rig, Wish
 
 FOLDER = "GPUCTL_RIG_STATE"
@@ -59,6 +59,8 @@ def platforms(rig: Rig, wanted: argparse.Namespace) -> None:
         for host in rig.up([platform["name"]], **wish):
             for program in platform.get("standins", []):
                 host.standin(program)
+            if platform.get("slurm"):
+                slurm_programs.install(host, platform["slurm"])
     login = {"user": "root", "port": 22, "identity_file": f"{rig.state}/id_ed25519"}
     say(json.dumps([{"instance": host.name, "address": host.ip, **login} for host in rig.hosts()], indent=2))
 

@@ -35,6 +35,15 @@ REQUEST = StackRequest(driver_version(NEW))
 NAMES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
 RESOLVED = "".join(f"Inst {name} [{OLD}-1] ({NEW}-1 NVIDIA:cuda [amd64])\n" for name in NAMES)
 RESOLVED += "3 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n"
+IDLE_GPU: dict[str, Any] = {
+    "index": 0,
+    "mig": None,
+    "processes": [],
+    "used_mib": 0,
+    "busy_percent": 0,
+    "unread": {},
+    "errors": {},
+}
 
 
 class SlurmNode(Protocol):
@@ -141,7 +150,7 @@ class FleetHost:
     def _use(self) -> dict[str, Any]:
         state = self.slurm.state.lower().replace("idle+drain", "drained")
         jobs = {"slurm_steps": 0, "kubernetes_pods": 0, "nccl_tests": 0, "slurm_state": state, "unread": {}}
-        return {"gpu": {"gpus": [], "unread": {}}, "jobs": jobs}
+        return {"gpu": {"gpus": [IDLE_GPU], "unread": {}}, "jobs": jobs}
 
     def _diagnosis(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request["start"]:

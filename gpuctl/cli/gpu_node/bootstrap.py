@@ -80,6 +80,7 @@ drain = options.together(
         help="Time in which a host must be back; large machines take long to check their memory.",
     ),
     options.deep("Also have DCGM diagnose each host at this level before it takes jobs again."),
+    options.nccl("Also run all_reduce over the GPUs of each host by itself before it takes jobs again."),
     options.visit("host", ANSWER_S),
     click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation of the plan."),
     report_options,
@@ -91,7 +92,7 @@ def bootstrap(request: BootstrapRequest, diff: bool, yes: bool, form: Form, metr
     completed. `gpuctl rollback --only gpu_stack` restores packages, holds, pins and files. Exit code 1 if a host is
     refused or failed, 3 if one was not reached.
 
-    With --batch, --max-fail, --drain, --reboot or --deep it is a roll-out: hosts change batch by batch, each is
+    With --batch, --max-fail, --drain, --reboot, --deep or --nccl it is a roll-out: hosts change batch by batch, each is
     verified by its tools, and the next batch starts only if at most --max-fail of the last one failed. A host that
     fails stays drained. After an interruption the same command goes on.
     """

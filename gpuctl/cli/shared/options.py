@@ -202,6 +202,19 @@ def deep(text: str) -> Callable[[Command], Command]:
     return click.option("--deep", type=click.IntRange(1, 3), metavar="1|2|3", help=text)
 
 
+def nccl(text: str) -> Callable[[Command], Command]:
+    """--nccl with --search-path: a test of NCCL on each host; `text` is the help of --nccl."""
+    return together(
+        click.option("--nccl", is_flag=True, help=text),
+        click.option(
+            "--search-path",
+            metavar="DIR",
+            multiple=True,
+            help="Folder with nccl-tests or mpirun on the hosts, for --nccl; repeatable.",
+        ),
+    )
+
+
 def node_probe(text: str) -> Callable[[Command], Command]:
     """--probe of commands that can ask Kubernetes nodes by pods, with image and namespace; `text` is its help."""
     return together(

@@ -88,10 +88,11 @@ def runner(hosts: Hosts, request: TargetRequest) -> Runner:
     if via == "ansible" or (any(host.needs_ansible for host in hosts.targets) and via != "ssh"):
         addresses = {host.name: host.address or host.name for host in hosts.targets}
         return AnsibleRunner(hosts.source, addresses, mpirun_options)
-    return MpiRunner(OverSsh(_logins(hosts.targets)), mpirun_options)
+    return MpiRunner(OverSsh(logins(hosts.targets)), mpirun_options)
 
 
-def _logins(hosts: Sequence[Target]) -> dict[str, Login]:
+def logins(hosts: Sequence[Target]) -> dict[str, Login]:
+    """Login of each host by its name; `InvalidInput` if only Ansible can reach one."""
     for host in hosts:
         if host.needs_ansible:
             wrong = f"{host.name} is reached through Ansible only: {host.needs_ansible}"

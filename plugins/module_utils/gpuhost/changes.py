@@ -32,9 +32,10 @@ def tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     scopes = {request.get("scope", "profile")}
     if profile.get("gpu_settings") is not None:  # of the inventory, tuned in the same visit
         knobs += [Knob(**knob) for knob in profile["gpu_settings"]]
-    if profile.get(records.KUBELET_SCOPE) is not None:
-        knobs += [Knob(**knob) for knob in profile[records.KUBELET_SCOPE]]
-        scopes.add(records.KUBELET_SCOPE)
+    for variable in records.VARIABLES.values():
+        if profile.get(variable) is not None:
+            knobs += [Knob(**knob) for knob in profile[variable]]
+            scopes.add(variable)
     if profile.get("gpu_settings") is not None or any(knob.kind == "gpu" for knob in knobs):
         scopes.add(records.GPU_SCOPE)
     knobs += [program for program, kinds in BOOT_PROGRAMS.items() if any(knob.kind in kinds for knob in knobs)]

@@ -16,7 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import deb, efa, file_of, kubelet, line, make, phase, refresh_after, unit
+from .resources import deb, efa, file_of, kubelet, line, make, phase, refresh_after, slurm, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -24,7 +24,7 @@ from .undo import UNREADABLE, undo_error
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART, FOLDER, DEB = "package:", "restart:", "folder:", "deb:"
-BOOT_STATES, TRANSACTION = "boot states of units", "packages of apt"
+BOOT_STATES, TRANSACTION, SLURM = "boot states of units", "packages of apt", "files of Slurm"
 RELOADING = ("enabled", "disabled", "masked")
 NOT_TRIED = "not tried, as the packages could not be changed"
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
@@ -101,7 +101,7 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
     """Remove temporary files that a killed run may have left beside the files it was replacing."""
     for entry in (entry for record in earlier if not record.done for entry in record.entries):
         kind, _, place = entry.setting.partition(":")
-        if kind in ("file", "line", "comment", "kubelet"):
+        if kind in ("file", "line", "comment", "kubelet", "slurm"):
             host.clear(place.partition(":")[0])
 
 
@@ -220,7 +220,7 @@ def _was_held(host: Host, step: Step, errors: dict[str, str]) -> bool:
 def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
     """Apply the steps in order; a failure does not stop the others.
 
-    All lines of one file, and the boot states of units, are changed together.
+    All lines of one file, all files of Slurm, and the boot states of units, are changed together.
     """
     errors = {}
     for place, group in groupby(steps, key=_changed_together):
@@ -243,6 +243,9 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
         return _write_boot_states(host, steps)
     if place == TRANSACTION:
         return _write_debs(host, steps)
+    if place == SLURM:
+        slurm.write_together(host, {step.setting: step.after for step in steps})
+        return {}
     if place:
         write = kubelet.write_together if steps[0].setting.startswith("kubelet:") else line.write_lines
         write(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
@@ -255,6 +258,8 @@ def _changed_together(step: Step) -> str:
     """A name for the place that steps change in one go; empty for a step of its own."""
     if step.setting.startswith(DEB):
         return TRANSACTION
+    if step.setting.startswith("slurm:"):
+        return SLURM
     return BOOT_STATES if _reloads(step) else _own_file(step)
 
 

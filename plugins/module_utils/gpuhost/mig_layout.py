@@ -48,14 +48,20 @@ def read(host: Host, gpu: smi.GpuState) -> str:
     """The current layout of a GPU; `Unsupported` if it has no MIG."""
     if gpu.value("mig.mode.current") == "Disabled":
         return OFF
-    listing = smi.ask(host, "mig", "-lgi")
-    rows = [name for index, name, _ in _INSTANCE.findall(listing.out) if int(index) == gpu.index]
-    if not rows and not listing.ok and not re.search(r"No (GPU instances|MIG-enabled devices) found", listing.out):
-        raise Unreadable(f"nvidia-smi mig -lgi: {listing.last_line}")
+    rows = [name for name, _ in gpu_instances(host, gpu.index)]
     usable = _usable(host, gpu.index)
     if sorted(usable) != sorted(rows):  # somebody made or destroyed compute instances
         return f"{text_of(Counter(rows))} with compute instances {' '.join(sorted(usable)) or 'none'}"
     return text_of(Counter(rows))
+
+
+def gpu_instances(host: Host, index: int) -> list[tuple[str, int]]:
+    """Profile and number of each GPU instance of a GPU; `Unreadable` if nvidia-smi does not list them."""
+    listing = smi.ask(host, "mig", "-lgi")
+    rows = [(name, int(number)) for gpu, name, number in _INSTANCE.findall(listing.out) if int(gpu) == index]
+    if not rows and not listing.ok and not re.search(r"No (GPU instances|MIG-enabled devices) found", listing.out):
+        raise Unreadable(f"nvidia-smi mig -lgi: {listing.last_line}")
+    return rows
 
 
 def _usable(host: Host, index: int) -> list[str]:

@@ -8,9 +8,11 @@ from posixpath import dirname
 from . import undo
 from .facts.busy import busy
 from .kinds import BOOT_PROGRAMS, HAVE_OWNERS, KINDS, WITHOUT_PROGRAM
-from .model import CONTESTED, DIFFERS, OK, PENDING, REFUSED, UNKNOWN, UNSUPPORTED, Knob, Reading
+from .model import CONTESTED, DIFFERS, OK, PENDING, REFUSED, UNKNOWN, UNSUPPORTED, Knob, Reading, Step
 from .resources import file_of, kernel_file_of
 from .snapshot import HostSnapshot
+
+MIG_FIRST = "the MIG layout changes first: reboot if that waits for it, and run again"
 
 
 def plan(snapshot: HostSnapshot, knobs: Sequence[Knob], scopes: Collection[str]) -> list[Reading]:
@@ -21,7 +23,7 @@ def plan(snapshot: HostSnapshot, knobs: Sequence[Knob], scopes: Collection[str])
         for setting, entry in snapshot.owned.items()
         if entry.scope in scopes and entry.knob not in names and not _taken_over(setting, names)
     }
-    return [*read(snapshot, knobs), *undo.plan(snapshot, gone)]
+    return _refused_before_mig([*read(snapshot, knobs), *undo.plan(snapshot, gone)])
 
 
 def _taken_over(setting: str, names: Collection[str]) -> bool:
@@ -37,7 +39,23 @@ def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
         of_kind = [knob for knob in knobs if knob.kind == kind]
         readings.update({reading.knob: reading for reading in KINDS[kind].read(snapshot, of_kind)})
     complete = [_without_refused_steps(snapshot, readings[knob.name]) for knob in knobs]
-    return [_unknown_if_unsearched(snapshot, reading) for reading in complete]
+    return _refused_before_mig([_unknown_if_unsearched(snapshot, reading) for reading in complete])
+
+
+def _refused_before_mig(readings: Sequence[Reading]) -> list[Reading]:
+    """Refuse lines of gres.conf while MIG changes or waits for a reboot: they are of the layout before."""
+    mig = [reading for reading in readings if reading.knob == "gpu.mig"]
+    if not any(one.reboot or any(map(_is_of_mig, one.steps)) for one in mig):
+        return list(readings)
+    return [one.but(state=REFUSED, steps=(), reason=MIG_FIRST) if _has_gpu_lines(one) else one for one in readings]
+
+
+def _has_gpu_lines(reading: Reading) -> bool:
+    return reading.knob == "slurm.gres" and not reading.restores and reading.state != UNSUPPORTED
+
+
+def _is_of_mig(step: Step) -> bool:
+    return step.setting.startswith("gpu:") and step.setting.endswith(":mig")
 
 
 def _unknown_if_unsearched(snapshot: HostSnapshot, reading: Reading) -> Reading:

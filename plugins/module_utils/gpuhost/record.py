@@ -20,10 +20,11 @@ FOLDER = f"{STATE}/records"
 FORM = 1
 # Kinds of settings that programs and the kernel change by themselves, unlike files.
 RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:", "gpu:", "mps:")
-# Settings of GPUs and of the kubelet belong to variables of the inventory, whichever profile is tuned as well.
+# Settings of GPUs, of the kubelet and of Slurm belong to variables of the inventory, whichever profile is tuned, too.
 GPU_SCOPE = "gpu_settings"
 OF_GPU_SCOPE = ("gpu.", "program.gpuctl-gpu")
-KUBELET_SCOPE = "kubelet_resources"
+# Kind of a knob that a variable of its own sets -> that variable.
+VARIABLES = {"kubelet": "kubelet_resources", "slurm": "slurm_gres"}
 # What resources/efa.py adds to the text of an installation that is not whole.
 HALF_DONE = re.compile("half-installed|without-module")
 KEPT = 50  # records that are kept in any case
@@ -206,9 +207,9 @@ def _give_back(settings: dict[str, Owned], undo: Record, left: dict[str, Owned])
 
 def scope_of(knob: str, scope: str) -> str:
     """The scope that a knob belongs to, if a run of `scope` set it."""
-    if knob.startswith("kubelet."):
-        return KUBELET_SCOPE
-    return GPU_SCOPE if knob.startswith(OF_GPU_SCOPE) else scope
+    if knob.startswith(OF_GPU_SCOPE):
+        return GPU_SCOPE
+    return VARIABLES.get(knob.partition(".")[0], scope)
 
 
 def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:

@@ -10,7 +10,7 @@ from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, show
+from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, show, slurm
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -105,6 +105,8 @@ def _unavailable(host: Host, steps: list[Step]) -> str:
     """Why the earlier version of a package, or of EFA, cannot be had, or a node is not drained; "" if all can."""
     for step in steps:
         if step.setting.startswith("kubelet:") and (reason := kubelet.unavailable(host)):
+            return reason
+        if step.setting.startswith("slurm:") and (reason := slurm.unavailable(host)):
             return reason
     wrong = [efa.unavailable(host, step) for step in steps if step.setting == efa.SETTING]
     if any(wrong):

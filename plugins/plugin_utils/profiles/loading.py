@@ -15,7 +15,7 @@ from .parse import Draft, draft
 
 EMPTY = EmptyFile("profile", "add `knobs:` or `extends:`")
 # Kind of a knob that only a variable of the inventory sets -> that variable.
-VARIABLES = {"gpu": "gpu_settings", "kubelet": "kubelet_resources"}
+VARIABLES = {"gpu": "gpu_settings", "kubelet": "kubelet_resources", "slurm": "slurm_gres"}
 INLINE = "playbook"  # name of a playbook's profile without one
 
 

@@ -18,7 +18,7 @@ from gpuctl.gpu_node import site
 from gpuctl.gpu_node.facts_file import Fleet, HostRecord
 from gpuctl.gpu_node.model import HostGpuFacts
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.workflows import gpu_node_verify
+from gpuctl.workflows import gpu_node_nccl, gpu_node_verify
 from gpuctl.workflows.gpu_node_plan import Survey
 from tests.unit.gpu_node.test_verify import REQUEST, complete, readings
 
@@ -48,7 +48,7 @@ def run(
             for host in reached
         ]
 
-    monkeypatch.setattr(gpu_node_verify, "survey", lambda *_: surveyed)
+    monkeypatch.setattr(gpu_node_nccl, "survey", lambda *_: surveyed)
     monkeypatch.setattr(gpu_node_verify, "run_on_all", visit)
     return CliRunner().invoke(verify, ["-i", "prod", "-o", "json"])
 
@@ -71,6 +71,11 @@ def test_hosts_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_host_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, {"n1": WELL, "n2": complete("HGX H100", running_module="")})
     assert (result.exit_code, verdicts(result)["n1"], "FAIL" in verdicts(result)["n2"]) == (1, {"OK"}, True)
+
+
+def test_a_path_without_the_test_is_refused() -> None:
+    result = CliRunner().invoke(verify, ["-i", "prod", "--search-path", "/opt/nccl-tests"])
+    assert "--search-path needs --nccl" in str(result.exception)
 
 
 @pytest.mark.parametrize("more", [{"silent": ["n1"]}, {"lost": ["n2"]}])

@@ -50,7 +50,8 @@ def _slurm(host: Host) -> list[str]:
 
 def slurm_steps(host: Host) -> int | None:
     """Number of Slurm job steps on this host; None if unknown."""
-    return processes.count(host, "slurmstepd")
+    # With control groups of version 2, slurmd leaves a "slurmstepd infinity" of no job in its systemd scope.
+    return processes.count(host, "slurmstepd", but=("infinity",))
 
 
 def _kubernetes(host: Host) -> list[str]:

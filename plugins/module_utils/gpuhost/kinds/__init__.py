@@ -23,6 +23,7 @@ from . import (
     limits,
     modprobe,
     program,
+    slurm,
     swap,
     sysctl,
     thp,
@@ -46,6 +47,7 @@ KINDS: dict[str, ModuleType] = {
     "program": program,
     "gpu_stack": gpu_stack,
     "kubelet": kubelet,
+    "slurm": slurm,
 }
 
 # No file keeps these values over a reboot; our boot unit sets them again.

@@ -6,6 +6,7 @@ can undo it. Its state is a text, or None if it is absent.
 
 from __future__ import annotations
 
+import re
 from typing import Callable, Protocol
 
 from ..host import Host
@@ -26,6 +27,7 @@ from . import (
     package,
     repository,
     restart,
+    slurm,
     swap,
     unit,
     value,
@@ -61,10 +63,12 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "gpu": gpu.Gpu,
     "mps": mps.Mps,  # after its GPUs, and before them in an undo
     "kubelet": kubelet.KubeletPart,  # after the runtimes whose configuration it relies on
+    "slurm": slurm.SlurmPart,  # after the GPUs' MIG instances, which its lines name
     "restart": restart.Restart,
 }
 
-FILES = ("file", "line", "comment", "repository", "kubelet")
+_FILE = re.compile(r"[0-7]{4} \d+:\d+")
+FILES = ("file", "line", "comment", "repository", "kubelet", "slurm")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
@@ -97,6 +101,8 @@ def show(text: str | None) -> str:
     if text is None:
         return "absent"
     first, line_end, rest = text.partition("\n")
+    if line_end and not _FILE.fullmatch(first):  # lines of a file
+        first, line_end = "; ".join(text.splitlines()), ""
     if line_end:  # a file: its first line has mode and owner
         return f"mode {first.replace(' ', ' owner ')}, {len(rest)} characters"
     return first if len(first) <= 120 else f"{first[:100]}…"

@@ -1,0 +1,46 @@
+"""GPUs of a node by gres.conf against those that slurmctld expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_ENTRY = re.compile(r"gpu(?::(?P<type>[A-Za-z][^:,(]*))?(?::(?P<count>\d+))?(?:\([^)]*\))?")
+
+
+def expected(gres: str) -> dict[str, int]:
+    """Type ("" for any) -> GPUs of a node's Gres, as in "gpu:h100:8(S:0-1),shard:16"; ValueError if not understood."""
+    known: dict[str, int] = {}
+    for entry in re.split(r",(?![^(]*\))", gres if gres != "(null)" else ""):
+        if re.match(r"gpu(\W|$)", entry):
+            match = _ENTRY.fullmatch(entry)
+            if match is None:
+                raise ValueError(f"slurmctld's Gres={gres} is not understood")
+            name = match["type"] or ""
+            known[name] = known.get(name, 0) + int(match["count"] or 1)
+    return known
+
+
+def shown(counts: Mapping[str, int]) -> str:
+    """Counts as in slurm.conf: gpu:h100:8,gpu:a100:2."""
+    return ",".join(f"gpu:{name}:{count}" if name else f"gpu:{count}" for name, count in counts.items())
+
+
+def excess(due: Mapping[str, int], at_controller: Mapping[str, int], *, by_type: bool) -> str:
+    """GPUs that slurmctld expects and the host does not have, for which it would drain the node; "" if none."""
+    total, most = sum(due.values()), sum(at_controller.values())
+    lacking = [name for name, count in at_controller.items() if by_type and name and count > due.get(name, 0)]
+    if most <= total and not lacking:
+        return ""
+    return f"slurmctld expects {shown(at_controller)}, and the host has {shown(due)}"
+
+
+def remaining(node: str, due: Mapping[str, int], at_controller: Mapping[str, int]) -> str:
+    """Change of slurm.conf after which slurmctld uses all GPUs; "" if it does."""
+    if sum(at_controller.values()) >= sum(due.values()):
+        return ""
+    have = shown(at_controller) or "no GPU"
+    return (
+        f"slurmctld has {have} for {node}: put GresTypes=gpu, and Gres={shown(due)} in its NodeName line, into "
+        "slurm.conf of slurmctld and of the nodes, then restart slurmctld"
+    )
