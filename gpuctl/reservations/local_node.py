@@ -16,7 +16,7 @@ STATE = gpu_sessions.STATE
 def adopt_sessions(root: Path, state: Path) -> None:
     """Move the file of sessions that older versions have in the folder of the database to its place on the host.
 
-    `InvalidInput` if there are two different ones, of which either may be current.
+    `InvalidInput` if there are two different ones: which sessions run is unknown.
     """
     host, old, new = gpuhost_host.Host(root), state / "sessions.json", Path(gpuhost_host.Host(root).real(STATE))
     if not old.exists() or old.absolute() == new.absolute():

@@ -155,7 +155,9 @@ def page_address(text: str) -> tuple[str, int]:
     """Address of the page; `InvalidInput` for a bad one. Only one that is named in full is not on loopback."""
     at = metrics_server.address(text)
     if at[1] == 0:
-        raise InvalidInput(f"serve HTTP on {text!r}", "port 0 is any free one, unknown to readers", metrics_server.HINT)
+        raise InvalidInput(
+            f"serve HTTP on {text!r}", "port 0 is any free one, and its number would be unknown", metrics_server.HINT
+        )
     return at
 
 

@@ -75,7 +75,7 @@ def test_other_machines_read_no_reason_of_a_node() -> None:
 
 
 def test_port_0_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nobody knows"):
+    with pytest.raises(InvalidInput, match="would be unknown"):
         page_address("0")
 
 
