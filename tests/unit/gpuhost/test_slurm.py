@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import gpu
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import slurm as resource
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import node
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import configuration, node, rules
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm.fields import GpuType
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import slurm_gres
 
 from tests.rig.trees.gpus import H100, smi
@@ -318,3 +319,35 @@ def test_numbers_of_cores_need_the_same_count_at_slurmctld(tmp_path: Path) -> No
     reason = "slurmctld counts 4 cores with 1 threads each, and the host has 4 with 2"
     assert (row["state"], reason in row["reason"]) == ("refused", True), row
     assert one(root, {"cores": False})["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("gres", "known"),
+    [
+        ("gpu:2g.10gb:3", {"2g.10gb": 3}),
+        ("gpu:1g.5gb:2,gpu:tesla:1", {"1g.5gb": 2, "tesla": 1}),
+        ("gpu:H100:no_consume:8(S:0-1),shard:h100:16", {"h100": 8}),
+        ("gpu:3090:4", {"3090": 4}),
+        ("gpu:4(S:0,1),gpu", {"": 5}),
+        ("(null)", {}),
+    ],
+)
+def test_gres_of_slurmctld_is_read_as_slurm_does(gres: str, known: dict[str, int]) -> None:
+    assert rules.expected(gres) == known
+
+
+def test_gres_that_is_not_understood_is_no_zero(tmp_path: Path) -> None:
+    row = one(slurm_node(tmp_path, gres="gpu:a:b:c"), {"cores": True})
+    assert (row["state"], "is not understood" in row["reason"]) == ("unknown", True)
+
+
+def test_a_type_has_a_letter() -> None:
+    assert GpuType().check("1g.10gb") == "1g.10gb"
+    with pytest.raises(ValueError, match="with a letter"):
+        GpuType().check("3090")
+
+
+def test_only_a_newline_ends_a_line_of_slurms_files() -> None:
+    text = "# a page\x0cbreak \x85 and \u2028 in a comment\nConstrainCores=yes\n"
+    assert configuration.values(text, "cgroup.conf") == {"ConstrainCores": "yes"}
+    assert configuration.replaced(text, {}, "cgroup.conf") == text

@@ -16,6 +16,7 @@ FIELDS = ("ConstrainDevices", "ConstrainCores", "ConstrainRAMSpace", "ConstrainS
 CREATED = "# Created by gpuctl.\n"  # first line of a file that did not exist
 _PAIR = re.compile(r'([A-Za-z]\w*)\s*[-+*/]?=\s*("[^"]*"|[^\s"]*)')
 _COMMENT = re.compile(r"(?<!\\)#.*")
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")  # Slurm ends lines at no other character
 _BY_NAME = {name.lower(): name for name in FIELDS}
 
 
@@ -68,7 +69,7 @@ def replaced(text: str, changes: Mapping[str, str | None], where: str) -> str:
 
 def _lines(text: str, where: str) -> list[Line]:
     lines, pending, began = [], "", 1
-    for number, raw in enumerate(text.splitlines(keepends=True), 1):
+    for number, raw in enumerate(_LINES.findall(text), 1):
         began = began if pending else number
         pending += raw
         if _COMMENT.sub("", raw).rstrip("\r\n").endswith("\\"):
@@ -79,7 +80,7 @@ def _lines(text: str, where: str) -> list[Line]:
 
 
 def _line(text: str, place: str) -> Line:
-    plain = " ".join(_COMMENT.sub("", raw).rstrip().rstrip("\\") for raw in text.splitlines()).strip()
+    plain = " ".join(_COMMENT.sub("", raw).rstrip().rstrip("\\") for raw in text.split("\n")).strip()
     if plain.lower().split()[:1] == ["include"]:
         raise Refused(f"{place} includes another file: gpuctl changes one whole file only")
     rest = _PAIR.sub("", plain).strip()

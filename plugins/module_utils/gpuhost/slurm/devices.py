@@ -77,7 +77,7 @@ def type_of(model: str) -> str:
         text = _BRAND.sub("", text)
     match = _MODEL.match(text)
     word = re.sub(r"[^a-z0-9]+", "_", (match.group() if match else text).lower()).strip("_")
-    if not re.match(r"[a-z]", word):
+    if not re.search(r"[a-z]", word):
         raise Refused(f"the model {model!r} makes no type: set slurm_gres.type")
     return word
 

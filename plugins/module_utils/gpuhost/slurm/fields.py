@@ -45,8 +45,10 @@ class GpuType(NamedTuple):
     """A word that jobs ask for, such as h100 in --gres=gpu:h100:2."""
 
     def check(self, value: object) -> str:
-        if isinstance(value, bool) or not re.fullmatch(r"[a-z][a-z0-9_.-]{0,62}", str(value)):
-            raise ValueError(f"must be a word of lower-case letters, digits, _, . and -, such as h100, not {value!r}")
+        if isinstance(value, bool) or not re.fullmatch(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]{0,62}", str(value)):
+            raise ValueError(
+                f"must be a word of lower-case letters, digits, _, . and -, with a letter, such as h100, not {value!r}"
+            )
         return str(value)
 
 

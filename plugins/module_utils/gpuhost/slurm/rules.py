@@ -5,19 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_ENTRY = re.compile(r"gpu(?::(?P<type>[A-Za-z][^:,(]*))?(?::(?P<count>\d+))?(?:\([^)]*\))?")
+_SUFFIX = re.compile(r"\([^)]*\)$")  # sockets, as in "(S:0-1)"
 
 
 def expected(gres: str) -> dict[str, int]:
-    """Type ("" for any) -> GPUs of a node's Gres, as in "gpu:h100:8(S:0-1),shard:16"; ValueError if not understood."""
+    """Type ("" for any) -> GPUs of a node's Gres, as in "gpu:h100:8(S:0-1),shard:16"; ValueError if not understood.
+
+    Types are in lower case: Slurm does not tell cases apart.
+    """
     known: dict[str, int] = {}
     for entry in re.split(r",(?![^(]*\))", gres if gres != "(null)" else ""):
-        if re.match(r"gpu(\W|$)", entry):
-            match = _ENTRY.fullmatch(entry)
-            if match is None:
-                raise ValueError(f"slurmctld's Gres={gres} is not understood")
-            name = match["type"] or ""
-            known[name] = known.get(name, 0) + int(match["count"] or 1)
+        name, *words = _SUFFIX.sub("", entry).split(":")
+        if name != "gpu":
+            continue
+        words = [word for word in words if word != "no_consume"]
+        count = int(words.pop()) if words and words[-1].isdecimal() else 1
+        if len(words) > 1 or "" in words:
+            raise ValueError(f"slurmctld's Gres={gres} is not understood")
+        kind = words[0].lower() if words else ""
+        known[kind] = known.get(kind, 0) + count
     return known
 
 
