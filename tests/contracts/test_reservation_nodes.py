@@ -285,6 +285,22 @@ def test_a_warning_reaches_terminals_of_its_owner_and_a_file(node: Callable[[], 
     os.close(follower)
 
 
+def test_a_warning_that_a_terminal_has_shown_is_delivered_though_its_file_cannot_be_written(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    (root / f"run/gpuctl-reservations/{ME}.warning").mkdir(parents=True)
+    with pytest.raises(OSError, match=ME):
+        node().warn(ME, "ends in 5 min")  # on no terminal
+    leader, follower = os.openpty()
+    (root / "dev/pts").rmdir()
+    (root / "dev/pts").symlink_to("/dev/pts")
+    assert node().warn(ME, "ends in 5 min").terminals >= 1
+    assert b"*** ends in 5 min ***" in os.read(leader, 1000)
+    os.close(leader)
+    os.close(follower)
+
+
+
 class KilledHost(gpuhost_host.Host):
     """A host on which the program is killed before or after its n-th change."""
 

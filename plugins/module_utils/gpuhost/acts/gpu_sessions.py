@@ -364,11 +364,18 @@ def _uid(person: str) -> int:
 
 
 def _warn(host: Host, person: str, text: str) -> int:
-    """Show a text on the terminals of an account, and write it to its file; the result is the number of terminals."""
+    """Show a text on the terminals of an account, and write it to its file; the result is the number of terminals.
+
+    Where a terminal has shown it, a file that cannot be written is no error: the text would be shown again and again.
+    """
     uid, terminals = _uid(person), 0
     for terminal in host.glob("/dev/pts/[0-9]*"):
         terminals += _write_terminal(host.real(terminal), uid, f"\r\n*** {text} ***\r\n")
-    host.replace(f"{FOLDER}/{person}.warning", f"{text}\n")
+    try:
+        host.replace(f"{FOLDER}/{person}.warning", f"{text}\n")
+    except OSError:
+        if not terminals:
+            raise
     return terminals
 
 
