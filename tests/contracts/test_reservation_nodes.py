@@ -300,7 +300,6 @@ def test_a_warning_that_a_terminal_has_shown_is_delivered_though_its_file_cannot
     os.close(follower)
 
 
-
 class KilledHost(gpuhost_host.Host):
     """A host on which the program is killed before or after its n-th change."""
 
