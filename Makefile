@@ -5,8 +5,8 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# Tests of hosts and clusters wait more than they compute: more workers than processors.
-PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 3) --dist loadfile --no-loadscope-reorder
+# Tests of hosts and clusters wait more than they compute: one worker more than processors.
+PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 # Unit tests share no hosts, so that any worker may take any of them. Each worker collects all tests: one a processor.
 PYTEST_UNIT ?= pytest --numprocesses $(shell nproc) --dist worksteal
 QUICK_TESTS := tests/unit tests/contracts

@@ -20,9 +20,9 @@ class Debugger:
 
     def __init__(self, port: int, here: Path, there: str) -> None:
         self.roots = {"localRoot": str(here), "remoteRoot": there}
-        self.port, self.number = port, 0
+        self.port, self.number, self.attached = port, 0, 0
         self.told: list[dict[str, Any]] = []
-        until(self._greets)
+        until(self._attaches)
 
     def __enter__(self) -> Debugger:
         return self
@@ -31,26 +31,29 @@ class Debugger:
         self.stream.close()
         self.socket.close()
 
-    def _greets(self) -> bool:
-        """Whether it answers; a forward closes the connection where nobody listens yet."""
+    def _attaches(self) -> bool:
+        """True once it is attached. A forward closes the connection where nobody listens yet, and a program that is
+        being ended hangs up after its first answer.
+        """
         self.socket = socket.socket()
+        self.told.clear()
         try:
             self.socket.settimeout(30)
             self.socket.connect(("127.0.0.1", self.port))
             self.stream = self.socket.makefile("rwb")
             self.ask("initialize", {"adapterID": "test", "pathFormat": "path"})
+            self.attached = self._send("attach", {"pathMappings": [self.roots], "justMyCode": True})
+            self._until(lambda told: told.get("event") == "initialized")
         except (OSError, EOFError):
             self.socket.close()
             return False
         return True
 
     def stops_at(self, path: Path, line: int) -> dict[str, Any]:
-        """Attach with a breakpoint: the frame in which the program stops."""
-        attached = self._send("attach", {"pathMappings": [self.roots], "justMyCode": True})
-        self._until(lambda told: told.get("event") == "initialized")
+        """Set a breakpoint: the frame in which the program stops."""
         self.ask("setBreakpoints", {"source": {"path": str(path)}, "breakpoints": [{"line": line}]})
         self.ask("configurationDone", {})
-        self._until(lambda told: told.get("request_seq") == attached)
+        self._until(lambda told: told.get("request_seq") == self.attached)
         stopped = self._until(lambda told: told.get("event") == "stopped")
         assert stopped["body"]["reason"] == "breakpoint"
         frames = self.ask("stackTrace", {"threadId": stopped["body"]["threadId"]})["body"]["stackFrames"]
