@@ -327,6 +327,8 @@ def test_the_usage_of_pods_is_drawn_until_ctrl_c(me: User) -> None:
     at.sees("dev-eu training", "trainer-0", "200m", "2048Mi", "▅█", "Ctrl-C ends")
     assert "--namespace=training top pods" in (me.home / "top").read_text()
     at.press("C-c")
+    # Ctrl-C discards what was typed and not yet read: the shell has to be back first.
+    wait_until(lambda: at.text.rstrip().endswith("dev-eu default $"), "the prompt is back")
     at.type("clear; echo still $((1 + 1))")
     at.sees("still 2")
 
@@ -349,6 +351,8 @@ def test_the_resources_of_a_namespace_are_drawn_until_ctrl_c(me: User) -> None:
     at.type("gpuctl kube watch default")
     at.sees("dev-eu default", "deployment.apps/hyperpod", "every 2 s, Ctrl-C ends")
     at.press("C-c")
+    # Ctrl-C discards what was typed and not yet read: the shell has to be back first.
+    wait_until(lambda: at.text.rstrip().endswith("dev-eu default $"), "the prompt is back")
     at.type("clear; echo still $((1 + 1))")
     at.sees("still 2")
 
