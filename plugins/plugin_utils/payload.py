@@ -50,9 +50,9 @@ def sources():
         SOURCES.update(json.loads(unpacked("{sources}")))
     return SOURCES
 if MAGIC_NUMBER.hex() == "{magic}":
-    CARRIED = marshal.loads(unpacked("{compiled}"))  # each module as bytes, as many are not imported
+    CARRIED, code_of = {compiled}, lambda text, name: marshal.loads(unpacked(text))  # one by one: many are not imported
 else:
-    CARRIED = sources()
+    CARRIED, code_of = sources(), lambda text, name: compile(text, name, "exec")
 class Carried:
     def find_spec(self, name, path=None, target=None):
         package = name + ".__init__" in CARRIED
@@ -63,8 +63,7 @@ class Carried:
         return sources().get(name) or sources()[name + ".__init__"]
     def exec_module(self, module):
         name = module.__name__
-        code = CARRIED.get(name) or CARRIED[name + ".__init__"]
-        exec(compile(code, name, "exec") if isinstance(code, str) else marshal.loads(code), module.__dict__)
+        exec(code_of(CARRIED.get(name) or CARRIED[name + ".__init__"], name), module.__dict__)
 sys.meta_path.insert(0, Carried())
 from gpuhost.api import visit
 request = json.loads(unpacked("{request}"))
@@ -112,7 +111,7 @@ def _packed(data: bytes) -> str:
 
 @cache
 def packed_engine() -> tuple[str, str]:
-    """(sources, compiled modules) of the engine, packed.
+    """(sources packed, a dictionary in JSON of compiled modules, each packed) of the engine.
 
     Compiling takes a host longer than everything else, and is not needed if it runs our version of Python.
     """
@@ -121,6 +120,6 @@ def packed_engine() -> tuple[str, str]:
     files = {".".join(["gpuhost", *path.relative_to(root).with_suffix("").parts]): path for path in paths}
     # Uses Python's cache of compiled files.
     codes = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
-    compiled = {name: marshal.dumps(code) for name, code in codes.items()}
+    compiled = {name: _packed(marshal.dumps(code)) for name, code in codes.items()}
     sources = {name: path.read_text() for name, path in files.items()}
-    return _packed(json.dumps(sources).encode()), _packed(marshal.dumps(compiled))
+    return _packed(json.dumps(sources).encode()), json.dumps(compiled)
