@@ -1,0 +1,172 @@
+"""nccl-tests of a host: what gpuctl has built, what a build needs, and whether the test of another folder runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .facts.folders import FOLDERS
+from .host import PATH, Host
+from .model import Unreadable
+from .smi import ask
+
+ABOVE = "/opt/gpuctl"
+HOME = f"{ABOVE}/nccl-tests"
+RECORD = f"{HOME}/build.json"
+TEST = "all_reduce_perf"
+DAMAGED = "damaged"
+COMPUTE = ("--query-gpu=compute_cap", "--format=csv,noheader")
+CUDA = ("/usr/local/cuda", "/usr")
+NCCL = ("/opt/nccl/build", "/usr/local/nccl", "/usr/local", "/usr", "/usr/local/cuda")
+MPI = (
+    "/opt/amazon/openmpi",
+    "/opt/hpcx/ompi",
+    "/usr/mpi/gcc/openmpi",
+    "/opt/openmpi",
+    "/usr/local/mpi",
+    "/usr/local",
+    "/usr/lib/*-linux-gnu/openmpi",
+)
+NO_MPI = "mpi.h is missing"
+PROOF_LIMIT_S = 60.0
+_VERSION = re.compile(r"nccl-tests version (\d+(?:\.\d+)+)")
+
+
+class Build(NamedTuple):
+    """A build: its version, compute capabilities such as "9.0", and the archive that it was made of."""
+
+    version: str
+    compute: tuple[str, ...]
+    sha256: str
+    uri: str
+
+    @property
+    def text(self) -> str:
+        """Text of the setting, of which `build_of` is the inverse."""
+        return f"{self.shown} {self.sha256} {self.uri}"
+
+    @property
+    def shown(self) -> str:
+        """Version and GPU architectures, for people."""
+        return f"{self.version} {','.join(map(architecture, self.compute))}"
+
+    def fits(self, version: str, compute: Sequence[str]) -> bool:
+        """True for a build of this version that has code for each of these capabilities, and for no others."""
+        return (self.version, self.compute) == (version, tuple(compute))
+
+
+class State(NamedTuple):
+    """gpuctl's build on a host; None if there is none. `wrong`: why it is not whole."""
+
+    build: Build | None
+    wrong: str = ""
+
+    @property
+    def text(self) -> str | None:
+        """Text of the setting."""
+        if self.build is None:
+            return None
+        return f"{self.build.text} {DAMAGED}" if self.wrong else self.build.text
+
+
+class Toolchain(NamedTuple):
+    """Folders of CUDA, NCCL and MPI, as nccl-tests' Makefile takes them."""
+
+    cuda: str
+    nccl: str
+    mpi: str
+
+
+def architecture(compute: str) -> str:
+    """sm_90 of "9.0"."""
+    return f"sm_{compute.replace('.', '')}"
+
+
+def build_of(text: str) -> Build:
+    """The build of a setting's text."""
+    version, architectures, sha256, uri = text.split()[:4]
+    numbers = (name[len("sm_") :] for name in architectures.split(","))
+    return Build(version, tuple(f"{number[:-1]}.{number[-1]}" for number in numbers), sha256, uri)
+
+
+def read(host: Host) -> State:
+    """gpuctl's build, by its record and the sizes of its programs."""
+    text = host.read_or_none(RECORD)
+    if text is None:
+        return State(None)
+    try:
+        row = json.loads(text)
+        build = Build(row["version"], tuple(row["compute"]), row["sha256"], row["uri"])
+        sizes = {str(name): int(size) for name, size in row["programs"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unreadable(f"{RECORD} is not understood ({error}): remove {HOME}, and run gpuctl again") from error
+    broken = [name for name, size in sizes.items() if _size(host, f"{HOME}/bin/{name}") != size]
+    return State(build, f"{broken[0]} is missing or was changed" if broken else "")
+
+
+def _size(host: Host, path: str) -> int:
+    return os.stat(host.real(path)).st_size if host.is_executable(path) else -1
+
+
+def compute_capabilities(host: Host) -> tuple[str, ...]:
+    """Compute capabilities of the GPUs that the driver serves, each once, the lowest first; `Unreadable` without."""
+    result = ask(host, *COMPUTE)
+    if not result.ok:
+        raise Unreadable(f"the compute capabilities of the GPUs are not known: nvidia-smi: {result.last_line}")
+    values = {line.strip() for line in result.out.splitlines() if line.strip()}
+    if not values or not all(re.fullmatch(r"\d+\.\d", value) for value in values):
+        raise Unreadable(f"nvidia-smi names no compute capability: {result.last_line}")
+    return tuple(sorted(values, key=lambda value: tuple(map(int, value.split(".")))))
+
+
+def toolchain(host: Host, compute: Sequence[str]) -> tuple[Toolchain | None, tuple[str, ...]]:
+    """Folders for a build, and what is missing for it; either of them is empty."""
+    cuda = _with(host, CUDA, "bin/nvcc")
+    nccl = _with(host, NCCL, "include/nccl.h")
+    mpi = _with(host, (*_of_mpirun(host), *(path for pattern in MPI for path in host.glob(pattern))), "include/mpi.h")
+    lacks = []
+    if not cuda:
+        lacks.append(f"nvcc is missing in {' and '.join(f'{path}/bin' for path in CUDA)}: install the CUDA toolkit")
+    else:
+        lacks += _not_built_for(host, f"{cuda}/bin/nvcc", compute)
+    if not nccl:
+        lacks.append("nccl.h is missing: install NCCL's headers (libnccl-dev, libnccl-devel)")
+    if not mpi:
+        lacks.append(f"{NO_MPI}: install Open MPI with its headers (libopenmpi-dev), or set efa")
+    lacks += [f"{name} is missing: install it" for name in ("make", "g++") if not host.which(name)]
+    return (None, tuple(lacks)) if lacks else (Toolchain(cuda, nccl, mpi), ())
+
+
+def _with(host: Host, folders: Sequence[str], name: str) -> str:
+    return next((folder for folder in folders if host.exists(f"{folder}/{name}")), "")
+
+
+def _of_mpirun(host: Host) -> list[str]:
+    """Folder of the mpirun that starts the tests: those of another MPI would not find each other's ranks."""
+    places = (*PATH.split(":"), *(folder for folder in FOLDERS if folder.startswith("/")))
+    return [os.path.dirname(folder) for folder in places if host.is_executable(f"{folder}/mpirun")][:1]
+
+
+def _not_built_for(host: Host, nvcc: str, compute: Sequence[str]) -> list[str]:
+    """GPUs that are newer, or older, than the compiler; empty if it does not list its architectures."""
+    result = host.run(nvcc, "--list-gpu-code", limit=PROOF_LIMIT_S)
+    known = result.out.split() if result.ok else []
+    lacking = [architecture(value) for value in compute if known and architecture(value) not in known]
+    if not lacking:
+        return []
+    return [f"{nvcc} makes no code for {', '.join(lacking)}: install a CUDA toolkit that does"]
+
+
+def prove(host: Host, folder: str) -> tuple[str, str]:
+    """(version of the test in a folder, "" if it prints none; why it does not run, "" if it does)."""
+    path = f"{folder}/{TEST}"
+    if not host.is_executable(path):
+        return "", f"{path} is missing, or no program"
+    done = host.run(path, "-h", limit=PROOF_LIMIT_S)
+    match = _VERSION.search(done.out + done.err)
+    if done.ok or "USAGE" in done.out + done.err:
+        return match[1] if match else "", ""
+    return "", f"{path} does not run: {done.last_line}"
