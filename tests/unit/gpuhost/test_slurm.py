@@ -125,6 +125,64 @@ def test_a_change_that_is_still_being_tried_is_waited_for(tmp_path: Path) -> Non
     assert one(root, {"cores": True})["state"] == "ok"
 
 
+def killed_swap(root: Path) -> None:
+    """Let SIGKILL end the program that tries new files, at its restart of slurmd: the new files are left untested."""
+    path = root / "usr/bin/systemctl"
+    put(root, "/usr/bin/systemctl.real", path.read_text(), 0o755)
+    # Its parent is timeout, whose parent is that program.
+    kill = "/bin/kill -9 $(/usr/bin/awk '{print $4}' /proc/$PPID/stat); exit 1"
+    put(root, "/usr/bin/systemctl", f'#!/bin/sh\n[ "$1" != restart ] || {{ {kill}; }}\nexec {path}.real "$@"\n', 0o755)
+
+
+def test_files_that_a_killed_program_left_untested_are_named_and_put_back_first(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    killed_swap(root)
+    settings = {"cores": True, "constrain_devices": True}
+    assert {row["state"] for row in apply(root, settings).values()} == {"failed"}
+    (root / "usr/bin/systemctl.real").rename(root / "usr/bin/systemctl")
+    assert file(root, GRES) == f"{OTHERS}{LINES}"
+    rows = apply(root, settings, check=True)
+    assert {row["state"] for row in rows.values()} == {"differs"}
+    assert "an earlier change was cut off: /etc/slurm/.gres.conf.gpuctl-former is the" in rows["slurm.gres"]["notes"][0]
+    assert "/etc/slurm/.cgroup.conf.gpuctl-absent is a note that" in rows["slurm.cgroup"]["notes"][0]
+    put(root, "/run/standin-state", "ALLOCATED+DRAIN")
+    refused = one(root, {"cores": True})
+    assert (refused["state"], refused["reason"].startswith("an earlier change was cut off")) == ("refused", True)
+    put(root, "/run/standin-state", "IDLE+DRAIN")
+    put(root, "/run/standin-fails", "Name=gpu")  # put back, tried anew, and taken back again
+    assert {row["state"] for row in apply(root, settings).values()} == {"failed"}
+    assert (file(root, GRES), (root / CGROUP[1:]).exists()) == (OTHERS, False)
+    (root / "run/standin-fails").unlink()
+    assert {row["state"] for row in apply(root, settings).values()} == {"ok"}
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert file(root, GRES) == OTHERS
+    assert sorted(path.name for path in (root / "etc/slurm").iterdir()) == ["gres.conf", "slurm.conf"]
+
+
+def test_undo_puts_back_what_a_killed_program_left(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    killed_swap(root)
+    apply(root, {"cores": True, "constrain_devices": True})
+    (root / "usr/bin/systemctl.real").rename(root / "usr/bin/systemctl")
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert (file(root, GRES), (root / CGROUP[1:]).exists()) == (OTHERS, False)
+    assert sorted(path.name for path in (root / "etc/slurm").iterdir()) == ["gres.conf", "slurm.conf"]
+
+
+def test_undo_of_a_slurmd_that_is_restarted_again_and_again_names_a_way_out(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    apply(root, {"cores": True})
+    (root / "run/standin-slurmd").unlink()
+    put(root, "/run/standin-returns", "")
+    (row,) = undo(root)["knobs"]
+    assert (row["state"], "systemctl stop slurmd.service" in row["reason"]) == ("refused", True)
+    (root / "run/standin-returns").unlink()  # stopped
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert not (root / GRES[1:]).exists()
+
+
 def test_undo_waits_for_the_drain_too(tmp_path: Path) -> None:
     root = slurm_node(tmp_path)
     apply(root, {"cores": True})
