@@ -58,8 +58,8 @@ def read(host: Host) -> Slurmd:
     pid = state["MainPID"]
     if pid == "0" and state["ActiveState"] not in ("inactive", "failed"):
         raise Unreadable(
-            f"{UNIT} is {state['ActiveState']}, as one that ends and is restarted again and again: wait until it runs, or "
-            f"end that with `systemctl stop {UNIT}`, and run gpuctl again"
+            f"{UNIT} is {state['ActiveState']}, as one that ends and is restarted again and again: wait until it "
+            f"runs, or end that with `systemctl stop {UNIT}`, and run gpuctl again"
         )
     words = host.read(f"/proc/{pid}/cmdline").split("\0")[:-1] if pid != "0" else []
     return Slurmd(pid, _configuration(host, pid, words), _option(words, "-N") or short_name(host))
