@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import nccl_tests
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import programs
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import programs, stack
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.login import User
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import nccl_tests as resource
@@ -174,3 +174,24 @@ def test_the_folder_of_the_site_replaces_the_build(root: Path) -> None:
     put(root, "/srv/nccl/all_reduce_perf", "#!/bin/sh\necho USAGE\n", 0o755)
     row = bring(root, {"shown": "/srv/nccl", "nccl_tests": {"folder": "/srv/nccl"}})
     assert (row["state"], row["changed"], (root / BUILT).exists()) == ("ok", True, False)
+
+
+@pytest.mark.parametrize("path", ["srv", "srv/nccl", "srv/nccl/all_reduce_perf"])
+def test_a_test_that_others_may_replace_is_never_run(root: Path, path: str) -> None:
+    put(root, "/srv/nccl/all_reduce_perf", f"#!/bin/sh\n: > {root}/ran\necho USAGE\n", 0o755)
+    (root / path).chmod(0o775)
+    _, wrong = nccl_tests.prove(Host(root), "/srv/nccl")
+    assert f"as /{path} can be written by its group or by others" in wrong
+    assert not (root / "ran").exists()
+    (root / path).chmod(0o755)
+    (root / "home").mkdir(mode=0o777, exist_ok=True)
+    (root / "home/nccl").symlink_to("../srv/nccl")
+    assert nccl_tests.prove(Host(root), "/home/nccl") == ("", "")
+    assert (root / "ran").exists()
+
+
+def test_facts_run_the_test_of_a_folder_once(root: Path) -> None:
+    put(root, "/srv/nccl/all_reduce_perf", f"#!/bin/sh\necho x >> {root}/ran\necho USAGE\n", 0o755)
+    facts = stack.read(Host(root), {"nccl_tests": {"folder": "/srv/nccl"}})
+    assert (facts["nccl_tests"], facts["nccl_tests_lacks"]) == ("no version in its help", [])
+    assert (root / "ran").read_text() == "x\n"

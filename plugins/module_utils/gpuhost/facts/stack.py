@@ -410,7 +410,7 @@ def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
     """ "2.17.6 sm_90" of gpuctl's build, or the version of the site's test; "" if there is none."""
     folder = facts["nccl_tests_request"].get("folder")
     if folder:
-        version, wrong = nccl_tests.prove(host, folder)
+        version, wrong = _proof(host, facts)
         return "" if wrong else version or "no version in its help"
     try:
         now = nccl_tests.read(host)
@@ -419,11 +419,20 @@ def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
     return "" if now.build is None else f"{now.build.shown}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
 
 
+def _proof(host: Host, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """`nccl_tests.prove` of the site's folder, run once for both facts: a test that hangs takes its whole limit."""
+    once = facts["read once"]
+    if "proof" not in once:
+        once["proof"] = nccl_tests.prove(host, facts["nccl_tests_request"]["folder"])
+    proof: tuple[str, str] = once["proof"]
+    return proof
+
+
 def _nccl_tests_lacks(host: Host, facts: Mapping[str, Any]) -> list[str]:
     """What a build needs and the host does not have, or why the site's test does not run."""
     request = facts["nccl_tests_request"]
     if request.get("folder"):
-        _, wrong = nccl_tests.prove(host, request["folder"])
+        _, wrong = _proof(host, facts)
         return [wrong] if wrong else []
     return list(nccl_tests.toolchain(host, facts["compute"] or ())[1]) if request else []
 
