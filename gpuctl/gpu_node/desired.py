@@ -48,7 +48,7 @@ def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequenc
         "dcgm": _dcgm(made, known),
         "efa": _efa(made),
         "rdma": _rdma(made, known),
-        "nccl_tests": _nccl_tests(made),
+        "nccl_tests": _nccl_tests(made, parts),
     }
     return [_knob(part, (values[part] if part in parts else None) or {}) for part in PARTS]
 
@@ -174,10 +174,15 @@ def _rdma(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
     return {**packages, "shown": ", ".join(shown), **more}
 
 
-def _nccl_tests(made: StackPlan) -> dict[str, Any] | None:
+def _nccl_tests(made: StackPlan, parts: Sequence[str]) -> dict[str, Any] | None:
     component = _component(made, nccl_tests.NAME)
-    if component is None or component.name in dict(made.waits):
+    if component is None:
         return None
+    event = dict(made.waits).get(component.name)
+    if event is not None:
+        # With other parts it is left out, as a refusal would stop their roll-out before its reboot; verify fails it.
+        is_alone = tuple(parts) == ("nccl_tests",)
+        return {"refused": event} if is_alone and event.startswith(nccl_tests.LACKS) else None
     return {"shown": component.desired, "nccl_tests": dict(made.nccl_tests)}
 
 

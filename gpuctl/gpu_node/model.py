@@ -116,7 +116,7 @@ class HostGpuFacts:
     efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
     gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
     gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
-    nccl_tests: str | None  # "2.17.6 sm_90" of gpuctl's build, or the version of the site's test; "" if there is none
+    nccl_tests: str | None  # "2.17.6 sm_90 DIGEST" of the build, or the version of the site's test; ""
     nccl_tests_lacks: tuple[str, ...] | None  # what a build lacks, or why the site's test does not run
     compute: tuple[str, ...] | None  # compute capabilities of the GPUs, if tests are built for them
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -154,6 +154,7 @@ class StackRequest:
     nccl_tests: str | None = None  # version to build, or a folder with the site's build
     nccl_tests_source: str | None = None  # where its archives are; None for GitHub
     nccl_tests_sha256: str | None = None  # of the archive; None for the known one
+    after_driver: bool = False  # True if the site sets a driver, and this request leaves it to another task
     after_efa: bool = False  # True if the site sets efa, and this request leaves it to another task
 
     @property

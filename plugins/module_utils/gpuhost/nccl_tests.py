@@ -53,9 +53,9 @@ class Build(NamedTuple):
         """Version and GPU architectures, for people."""
         return f"{self.version} {','.join(map(architecture, self.compute))}"
 
-    def fits(self, version: str, compute: Sequence[str]) -> bool:
-        """True for a build of this version that has code for each of these capabilities, and for no others."""
-        return (self.version, self.compute) == (version, tuple(compute))
+    def fits(self, version: str, compute: Sequence[str], sha256: str) -> bool:
+        """True for a build of this archive that has code for each of these capabilities, and for no others."""
+        return (self.version, self.compute, self.sha256) == (version, tuple(compute), sha256)
 
 
 class State(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,40 @@ def test_facts_run_the_test_of_a_folder_once(root: Path) -> None:
     facts = stack.read(Host(root), {"nccl_tests": {"folder": "/srv/nccl"}})
     assert (facts["nccl_tests"], facts["nccl_tests_lacks"]) == ("no version in its help", [])
     assert (root / "ran").read_text() == "x\n"
+
+
+def test_another_archive_of_the_same_version_is_built(root: Path) -> None:
+    bring(root, value(root))
+    row = bring(root, value(root, sha256="0" * 64), check=True)
+    assert (row["state"], row["now"]) == ("differs", "2.17.6 sm_80,sm_90")
+
+
+def test_every_user_can_run_the_programs_with_a_narrow_umask(root: Path) -> None:
+    desired = value(root)
+    before = os.umask(0o077)
+    try:
+        row = bring(root, desired)
+    finally:
+        os.umask(before)
+    assert row["state"] == "ok", row["reason"]
+    for path in ("opt/gpuctl", BUILT, f"{BUILT}/bin"):
+        assert (root / path).stat().st_mode & 0o777 == 0o755
+
+
+def test_a_build_uses_a_private_folder_for_temporary_files(root: Path) -> None:
+    nvcc = (STANDINS / "standin-nvcc").read_text()
+    first, _, rest = nvcc.partition("\n")
+    put(root, "/usr/local/cuda/bin/nvcc", f'{first}\necho "$TMPDIR $HOME" > {root}/places\n{rest}', 0o755)
+    assert bring(root, value(root))["state"] == "ok"
+    place = str(root / resource.WORK[1:] / "scratch")
+    assert (root / "places").read_text().split() == [place, place]
+
+
+def test_a_removal_that_was_killed_leaves_no_half_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(root, value(root))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        resource._remove(Host(root))
+    assert not (root / BUILT).exists()
+    undo(root, scope="gpu_stack")
+    assert not (root / BUILT).exists()

@@ -407,7 +407,7 @@ def _compute(host: Host, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
-    """ "2.17.6 sm_90" of gpuctl's build, or the version of the site's test; "" if there is none."""
+    """ "2.17.6 sm_90 38974e70a1b2", with the digest of its archive, of gpuctl's build, or the version of the site's test; "" if there is none."""
     folder = facts["nccl_tests_request"].get("folder")
     if folder:
         version, wrong = _proof(host, facts)
@@ -416,7 +416,9 @@ def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
         now = nccl_tests.read(host)
     except model.Unreadable as error:
         raise Unreadable(str(error)) from error
-    return "" if now.build is None else f"{now.build.shown}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
+    if now.build is None:
+        return ""
+    return f"{now.build.shown} {now.build.sha256[:12]}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
 
 
 def _proof(host: Host, facts: Mapping[str, Any]) -> tuple[str, str]:

@@ -25,7 +25,7 @@ def read(snapshot: HostSnapshot, knob: Knob, row: Mapping[str, Any]) -> Reading:
     compute = nccl_tests.compute_capabilities(snapshot.unchanging)
     desired = nccl_tests.Build(row["version"], compute, row["sha256"], row["uri"])
     knob = knob._replace(value=desired.shown)
-    if now.build and now.build.fits(desired.version, compute) and not now.wrong:
+    if now.build and now.build.fits(desired.version, compute, desired.sha256) and not now.wrong:
         return settled(knob, now=now.build.shown)
     _, lacks = nccl_tests.toolchain(host, compute)
     if lacks:

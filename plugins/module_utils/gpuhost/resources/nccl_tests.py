@@ -102,7 +102,10 @@ def _make(host: Host, root: str, build: Build, tools: Toolchain) -> None:
     libraries = [f"{folder}/{name}" for folder in tools for name in ("lib", "lib64") if folder != "/usr"]
     argv = ["make", "-C", root, f"-j{min(os.cpu_count() or 1, 8)}", *(f"{k}={v}" for k, v in variables.items())]
     # The linker writes these folders into the programs, as jobs do not have them in their environment.
-    done = host.run(*argv, changes=True, limit=LIMIT_S, environment={"LD_RUN_PATH": ":".join(libraries)})
+    scratch = os.path.join(os.path.dirname(root), "scratch")
+    os.mkdir(scratch, 0o700)
+    environment = {"LD_RUN_PATH": ":".join(libraries), "TMPDIR": scratch, "HOME": scratch}
+    done = host.run(*argv, changes=True, limit=LIMIT_S, environment=environment)
     if not done.ok:
         host.replace(LOG, f"{done.out}\n{done.err}\n", mode=0o600)
         raise RuntimeError(f"nccl-tests {build.version} cannot be built: {_reason(done)}; see {LOG}")
@@ -121,8 +124,11 @@ def _install(host: Host, root: str, build: Build) -> None:
     names = sorted(name for name in os.listdir(made) if PROGRAM.fullmatch(name)) if os.path.isdir(made) else []
     if TEST not in names:
         raise RuntimeError(f"make ended well, and made no {TEST}; is {build.uri} nccl-tests?")
+    is_new = not host.exists(ABOVE)
     host.make_folder(f"{NEXT}/bin")
     with host.changing(f"fill {NEXT}"):
+        for path in (*([ABOVE] if is_new else []), NEXT, f"{NEXT}/bin"):
+            os.chmod(host.real(path), 0o755)  # noqa: S103 - for every user, with any umask
         for name in names:
             shutil.copy2(os.path.join(made, name), host.real(f"{NEXT}/bin/{name}"))
             os.chmod(host.real(f"{NEXT}/bin/{name}"), 0o755)  # noqa: S103 - for every user, with any umask
@@ -160,6 +166,9 @@ def _remove(host: Host) -> None:
 
     with host.changing(f"remove {HOME}"):
         if host.exists(HOME):
-            shutil.rmtree(host.real(HOME))
+            # In one step, so that a kill leaves no half build without its record.
+            os.rename(host.real(HOME), host.real(NEXT))
+            sync_folder(host.real(ABOVE))
+        shutil.rmtree(host.real(NEXT), ignore_errors=True)
     host.remove(LOG)
     host.remove_folder(ABOVE)
