@@ -16,11 +16,15 @@ from .smi import ask
 ABOVE = "/opt/gpuctl"
 HOME = f"{ABOVE}/nccl-tests"
 RECORD = f"{HOME}/build.json"
+NEXT, FORMER = f"{ABOVE}/.nccl-tests.gpuctl", f"{ABOVE}/.nccl-tests.gpuctl-former"
+WORK = "/var/lib/gpuctl/nccl-tests-work"
+INCOMPLETE = "incomplete"
 TEST = "all_reduce_perf"
 DAMAGED = "damaged"
 COMPUTE = ("--query-gpu=compute_cap", "--format=csv,noheader")
 CUDA = ("/usr/local/cuda", "/usr")
 NCCL = ("/opt/nccl/build", "/usr/local/nccl", "/usr/local", "/usr", "/usr/local/cuda")
+DEBIAN_MPI = "/usr/lib/*-linux-gnu/openmpi"
 MPI = (
     "/opt/amazon/openmpi",
     "/opt/hpcx/ompi",
@@ -28,7 +32,7 @@ MPI = (
     "/opt/openmpi",
     "/usr/local/mpi",
     "/usr/local",
-    "/usr/lib/*-linux-gnu/openmpi",
+    DEBIAN_MPI,
 )
 NO_MPI = "mpi.h is missing"
 PROOF_LIMIT_S = 60.0
@@ -59,7 +63,7 @@ class Build(NamedTuple):
 
 
 class State(NamedTuple):
-    """gpuctl's build on a host; None if there is none. `wrong`: why it is not whole."""
+    """gpuctl's build on a host; None if there is none. `wrong`: why it is not whole, or what a killed run left."""
 
     build: Build | None
     wrong: str = ""
@@ -67,9 +71,8 @@ class State(NamedTuple):
     @property
     def text(self) -> str | None:
         """Text of the setting."""
-        if self.build is None:
-            return None
-        return f"{self.build.text} {DAMAGED}" if self.wrong else self.build.text
+        text = self.build.text if self.build else INCOMPLETE if self.wrong else None
+        return f"{text} {DAMAGED}" if self.wrong else text
 
 
 class Toolchain(NamedTuple):
@@ -94,9 +97,11 @@ def build_of(text: str) -> Build:
 
 def read(host: Host) -> State:
     """gpuctl's build, by its record and the sizes of its programs."""
+    left = next((path for path in (FORMER, NEXT, WORK) if host.exists(path)), "")
+    wrong = f"{left} is left of a run that was interrupted" if left else ""
     text = host.read_or_none(RECORD)
     if text is None:
-        return State(None)
+        return State(None, wrong or (f"{HOME} has no {os.path.basename(RECORD)}" if host.exists(HOME) else ""))
     try:
         row = json.loads(text)
         build = Build(row["version"], tuple(row["compute"]), row["sha256"], row["uri"])
@@ -104,7 +109,7 @@ def read(host: Host) -> State:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unreadable(f"{RECORD} is not understood ({error}): remove {HOME}, and run gpuctl again") from error
     broken = [name for name, size in sizes.items() if _size(host, f"{HOME}/bin/{name}") != size]
-    return State(build, f"{broken[0]} is missing or was changed" if broken else "")
+    return State(build, f"{broken[0]} is missing or was changed" if broken else wrong)
 
 
 def _size(host: Host, path: str) -> int:
@@ -126,7 +131,8 @@ def toolchain(host: Host, compute: Sequence[str]) -> tuple[Toolchain | None, tup
     """Folders for a build, and what is missing for it; either of them is empty."""
     cuda = _with(host, CUDA, "bin/nvcc")
     nccl = _with(host, NCCL, "include/nccl.h")
-    mpi = _with(host, (*_of_mpirun(host), *(path for pattern in MPI for path in host.glob(pattern))), "include/mpi.h")
+    starter = next(iter(_of_mpirun(host)), "")
+    mpi = _with(host, _mpi_folders(host, starter), "include/mpi.h")
     lacks = []
     if not cuda:
         lacks.append(f"nvcc is missing in {' and '.join(f'{path}/bin' for path in CUDA)}: install the CUDA toolkit")
@@ -134,7 +140,9 @@ def toolchain(host: Host, compute: Sequence[str]) -> tuple[Toolchain | None, tup
         lacks += _not_built_for(host, f"{cuda}/bin/nvcc", compute)
     if not nccl:
         lacks.append("nccl.h is missing: install NCCL's headers (libnccl-dev, libnccl-devel)")
-    if not mpi:
+    if not mpi and starter:
+        lacks.append(f"{NO_MPI} for {starter}/bin/mpirun, which starts the tests: install that MPI's headers")
+    elif not mpi:
         lacks.append(f"{NO_MPI}: install Open MPI with its headers (libopenmpi-dev), or set efa")
     lacks += [f"{name} is missing: install it" for name in ("make", "g++") if not host.which(name)]
     return (None, tuple(lacks)) if lacks else (Toolchain(cuda, nccl, mpi), ())
@@ -148,6 +156,12 @@ def _of_mpirun(host: Host) -> list[str]:
     """Folder of the mpirun that starts the tests: those of another MPI would not find each other's ranks."""
     places = (*PATH.split(":"), *(folder for folder in FOLDERS if folder.startswith("/")))
     return [os.path.dirname(folder) for folder in places if host.is_executable(f"{folder}/mpirun")][:1]
+
+
+def _mpi_folders(host: Host, starter: str) -> list[str]:
+    """Folders that may have the headers: of the MPI whose mpirun is in `starter`, or of any if that is ""."""
+    patterns = [DEBIAN_MPI] if starter == "/usr" else [] if starter else MPI
+    return [*([starter] if starter else []), *(path for pattern in patterns for path in host.glob(pattern))]
 
 
 def _not_built_for(host: Host, nvcc: str, compute: Sequence[str]) -> list[str]:

@@ -234,3 +234,38 @@ def test_a_removal_that_was_killed_leaves_no_half_build(root: Path, monkeypatch:
     assert not (root / BUILT).exists()
     undo(root, scope="gpu_stack")
     assert not (root / BUILT).exists()
+
+
+@pytest.mark.parametrize("left", [resource.WORK, resource.NEXT, resource.FORMER])
+def test_a_rollback_clears_what_a_killed_run_left(root: Path, left: str) -> None:
+    bring(root, value(root, "2.16.3"))
+    (root / BUILT).rename(root / left[1:])
+    assert str(nccl_tests.read(Host(root)).text).endswith(" damaged")
+    undo(root, scope="gpu_stack")
+    assert not (root / "opt/gpuctl").exists()
+    assert not (root / resource.WORK[1:]).exists()
+    assert nccl_tests.read(Host(root)).text is None
+
+
+def test_a_rollback_to_a_build_that_was_damaged_later_makes_it_again(root: Path) -> None:
+    bring(root, value(root, "2.16.3"))
+    (root / BUILT / "bin/all_reduce_perf").unlink()
+    bring(root, value(root))
+    undo(root, scope="gpu_stack", to="000001")
+    assert nccl_tests.read(Host(root)).text == resource.NcclTests("build").read(Host(root))
+    assert str(nccl_tests.read(Host(root)).text).startswith("2.16.3 ")
+
+
+def test_the_headers_are_of_the_mpi_whose_mpirun_starts_the_tests(root: Path) -> None:
+    program(root, "mpirun", "#!/bin/sh\n")
+    put(root, "/opt/amazon/openmpi/include/mpi.h", "")
+    for path in HEADERS:
+        if path.endswith("mpi.h"):
+            (root / path[1:]).unlink()
+    tools, lacks = nccl_tests.toolchain(Host(root), ("9.0",))
+    assert tools is None
+    assert "mpi.h is missing for /usr/bin/mpirun" in "".join(lacks)
+    put(root, "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h", "")
+    tools, _ = nccl_tests.toolchain(Host(root), ("9.0",))
+    assert tools is not None
+    assert tools.mpi == "/usr/lib/x86_64-linux-gnu/openmpi"

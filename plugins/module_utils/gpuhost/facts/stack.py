@@ -407,7 +407,7 @@ def _compute(host: Host, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
-    """ "2.17.6 sm_90 38974e70a1b2", with the digest of its archive, of gpuctl's build, or the version of the site's test; "" if there is none."""
+    """ "2.17.6 sm_90 38974e70a1b2" of gpuctl's build, with its archive's digest; or the version of the site's test."""
     folder = facts["nccl_tests_request"].get("folder")
     if folder:
         version, wrong = _proof(host, facts)
@@ -417,7 +417,7 @@ def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
     except model.Unreadable as error:
         raise Unreadable(str(error)) from error
     if now.build is None:
-        return ""
+        return f"{nccl_tests.INCOMPLETE}, {nccl_tests.DAMAGED}" if now.wrong else ""
     return f"{now.build.shown} {now.build.sha256[:12]}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
 
 

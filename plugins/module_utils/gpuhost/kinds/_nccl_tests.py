@@ -33,5 +33,9 @@ def read(snapshot: HostSnapshot, knob: Knob, row: Mapping[str, Any]) -> Reading:
     notes = [now.wrong] if now.wrong else []
     if now.build and not now.wrong:
         notes.append(f"a rollback to it builds {now.build.shown} again, if {now.build.uri} still has it")
-    shown = "absent" if now.build is None else f"{now.build.shown}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
-    return settled(knob, now=shown, steps=(Step(SETTING, now.text, desired.text),), notes=tuple(notes))
+    shown = now.build.shown if now.build else nccl_tests.INCOMPLETE if now.wrong else "absent"
+    shown += f", {nccl_tests.DAMAGED}" if now.wrong else ""
+    before = now.build.text if now.build else None
+    # A damaged build is recorded as whole, so that a rollback to it makes it again.
+    step = Step(SETTING, now.text if before == desired.text else before, desired.text)
+    return settled(knob, now=shown, steps=(step,), notes=tuple(notes))

@@ -16,11 +16,9 @@ from contextlib import contextmanager
 from .. import nccl_tests
 from ..download import download
 from ..host import Host, Result, sync_folder
-from ..nccl_tests import ABOVE, HOME, RECORD, TEST, Build, Toolchain
+from ..nccl_tests import ABOVE, FORMER, HOME, NEXT, RECORD, TEST, WORK, Build, Toolchain
 
 SETTING = "nccl_tests:build"
-WORK = "/var/lib/gpuctl/nccl-tests-work"
-NEXT, FORMER = f"{ABOVE}/.nccl-tests.gpuctl", f"{ABOVE}/.nccl-tests.gpuctl-former"
 LOG = "/var/log/gpuctl-nccl-tests.log"
 LIMIT_S = 3600.0
 PROGRAM = re.compile(r"\w+_perf")
