@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -28,6 +29,8 @@ def root(tmp_path: Path) -> Path:
     root = small_server(tmp_path)
     smi(root, "9.0", "8.0", "9.0")
     program(root, "make", '#!/bin/sh\nexec /usr/bin/make "$@"\n')
+    for name in ("flock", "timeout"):
+        program(root, name, f'#!/bin/sh\nPATH=/usr/bin:/bin:$PATH exec /usr/bin/{name} "$@"\n')
     program(root, "g++", "#!/bin/sh\n")
     put(root, "/usr/local/cuda/bin/nvcc", (STANDINS / "standin-nvcc").read_text(), 0o755)
     for path in HEADERS:
@@ -269,3 +272,24 @@ def test_the_headers_are_of_the_mpi_whose_mpirun_starts_the_tests(root: Path) ->
     tools, _ = nccl_tests.toolchain(Host(root), ("9.0",))
     assert tools is not None
     assert tools.mpi == "/usr/lib/x86_64-linux-gnu/openmpi"
+
+
+def test_a_make_that_takes_too_long_ends_with_all_that_it_started(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "LIMIT_S", 0.5)
+    (root / SOURCE[1:]).mkdir(parents=True, exist_ok=True)
+    sha256 = archive(root / SOURCE[1:], VERSION, "build:\n\t@/bin/sleep 600; /bin/true\n")
+    uri = f"file:{SOURCE}/v{VERSION}.tar.gz"
+    row = bring(root, {"shown": VERSION, "nccl_tests": {"version": VERSION, "sha256": sha256, "uri": uri}})
+    assert "make was not done" in row["reason"]
+    with (root / resource.LOCK[1:]).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody that inherited it lives
+
+
+def test_the_folder_of_a_make_that_still_runs_is_left_alone(root: Path) -> None:
+    put(root, resource.LOCK, "")
+    (root / resource.WORK[1:]).mkdir(parents=True)
+    with (root / resource.LOCK[1:]).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        row = bring(root, value(root))
+    assert (row["state"], "still works" in row["reason"]) == ("failed", True)
+    assert (root / resource.WORK[1:]).exists()

@@ -20,7 +20,10 @@ from ..nccl_tests import ABOVE, FORMER, HOME, NEXT, RECORD, TEST, WORK, Build, T
 
 SETTING = "nccl_tests:build"
 LOG = "/var/log/gpuctl-nccl-tests.log"
+LOCK = "/var/lib/gpuctl/nccl-tests.lock"  # make and all that it starts hold it, also after gpuctl was killed
 LIMIT_S = 3600.0
+GRACE_S = 10.0  # from SIGTERM to SIGKILL, for make and all that it has started
+TIMED_OUT = 124  # exit status of timeout
 PROGRAM = re.compile(r"\w+_perf")
 
 
@@ -34,11 +37,29 @@ class NcclTests:
         return nccl_tests.read(host).text
 
     def write(self, host: Host, text: str | None) -> None:
+        _refuse_running(host)
         _clear(host)
         if text is None:
             _remove(host)
         elif nccl_tests.read(host).text != text:
             _build(host, nccl_tests.build_of(text))
+
+
+def _refuse_running(host: Host) -> None:
+    """RuntimeError while the make of an earlier run still works in the folder that is to be removed."""
+    import fcntl
+
+    try:
+        descriptor = os.open(host.real(LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        reason = f"a build of an interrupted run still works ({LOCK} is held): wait for its make, or end it"
+        raise RuntimeError(reason) from None
+    finally:
+        os.close(descriptor)
 
 
 def _build(host: Host, build: Build) -> None:
@@ -103,7 +124,10 @@ def _make(host: Host, root: str, build: Build, tools: Toolchain) -> None:
     scratch = os.path.join(os.path.dirname(root), "scratch")
     os.mkdir(scratch, 0o700)
     environment = {"LD_RUN_PATH": ":".join(libraries), "TMPDIR": scratch, "HOME": scratch}
-    done = host.run(*argv, changes=True, limit=LIMIT_S, environment=environment)
+    guard = ("flock", "--nonblock", host.real(LOCK), "timeout", f"--kill-after={GRACE_S}", str(LIMIT_S))
+    done = host.run(*guard, *argv, changes=True, limit=LIMIT_S + 3 * GRACE_S, environment=environment)
+    if done.code == TIMED_OUT:
+        raise RuntimeError(f"nccl-tests {build.version}: make was not done in {LIMIT_S:.0f} s, and was ended")
     if not done.ok:
         host.replace(LOG, f"{done.out}\n{done.err}\n", mode=0o600)
         raise RuntimeError(f"nccl-tests {build.version} cannot be built: {_reason(done)}; see {LOG}")
