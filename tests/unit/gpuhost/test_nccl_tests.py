@@ -150,8 +150,8 @@ def test_a_build_that_does_not_run_is_not_installed(root: Path) -> None:
 
 def test_a_run_that_was_killed_between_the_renames_is_repaired(root: Path) -> None:
     bring(root, value(root, "2.16.3"))
-    (root / BUILT).rename(root / resource.FORMER[1:])
-    (root / resource.NEXT[1:]).mkdir()
+    (root / BUILT).rename(root / nccl_tests.FORMER[1:])
+    (root / nccl_tests.NEXT[1:]).mkdir()
     assert bring(root, value(root))["state"] == "ok"
     assert sorted(path.name for path in (root / "opt/gpuctl").iterdir()) == ["nccl-tests"]
 
@@ -225,7 +225,7 @@ def test_a_build_uses_a_private_folder_for_temporary_files(root: Path) -> None:
     first, _, rest = nvcc.partition("\n")
     put(root, "/usr/local/cuda/bin/nvcc", f'{first}\necho "$TMPDIR $HOME" > {root}/places\n{rest}', 0o755)
     assert bring(root, value(root))["state"] == "ok"
-    place = str(root / resource.WORK[1:] / "scratch")
+    place = str(root / nccl_tests.WORK[1:] / "scratch")
     assert (root / "places").read_text().split() == [place, place]
 
 
@@ -239,14 +239,14 @@ def test_a_removal_that_was_killed_leaves_no_half_build(root: Path, monkeypatch:
     assert not (root / BUILT).exists()
 
 
-@pytest.mark.parametrize("left", [resource.WORK, resource.NEXT, resource.FORMER])
+@pytest.mark.parametrize("left", [nccl_tests.WORK, nccl_tests.NEXT, nccl_tests.FORMER])
 def test_a_rollback_clears_what_a_killed_run_left(root: Path, left: str) -> None:
     bring(root, value(root, "2.16.3"))
     (root / BUILT).rename(root / left[1:])
     assert str(nccl_tests.read(Host(root)).text).endswith(" damaged")
     undo(root, scope="gpu_stack")
     assert not (root / "opt/gpuctl").exists()
-    assert not (root / resource.WORK[1:]).exists()
+    assert not (root / nccl_tests.WORK[1:]).exists()
     assert nccl_tests.read(Host(root)).text is None
 
 
@@ -287,9 +287,9 @@ def test_a_make_that_takes_too_long_ends_with_all_that_it_started(root: Path, mo
 
 def test_the_folder_of_a_make_that_still_runs_is_left_alone(root: Path) -> None:
     put(root, resource.LOCK, "")
-    (root / resource.WORK[1:]).mkdir(parents=True)
+    (root / nccl_tests.WORK[1:]).mkdir(parents=True)
     with (root / resource.LOCK[1:]).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         row = bring(root, value(root))
     assert (row["state"], "still works" in row["reason"]) == ("failed", True)
-    assert (root / resource.WORK[1:]).exists()
+    assert (root / nccl_tests.WORK[1:]).exists()
