@@ -26,7 +26,7 @@ build/%: src/%.cu
 """
 STANDINS = Path(__file__).parent / "standins"
 SOURCE = "/opt/mirror-nccl-tests"
-HEADERS = ("/usr/local/nccl/include/nccl.h", "/opt/openmpi/include/mpi.h")
+HEADERS = ("/usr/local/nccl/include/nccl.h", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h")
 
 
 def archive(folder: Path, version: str, makefile: str = MAKEFILE) -> str:
