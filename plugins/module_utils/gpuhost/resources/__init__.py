@@ -24,6 +24,7 @@ from . import (
     line,
     module,
     mps,
+    nccl_tests,
     package,
     repository,
     restart,
@@ -54,6 +55,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "deb": deb.Deb,
     "module": module.Module,
     "efa": efa.Efa,  # after the driver, against whose module it builds one of its own
+    "nccl_tests": nccl_tests.NcclTests,  # after EFA, whose installer brings Open MPI
     "grubby": grubby.Grubby,
     "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
     "unit": unit.Unit,
