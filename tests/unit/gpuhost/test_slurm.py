@@ -171,6 +171,24 @@ def test_files_that_a_killed_program_left_untested_are_named_and_put_back_first(
     assert sorted(path.name for path in (root / "etc/slurm").iterdir()) == ["gres.conf", "slurm.conf"]
 
 
+def test_a_file_that_was_edited_after_a_killed_change_is_not_put_back(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    apply_killed(root, {"cores": True})
+    edited = f"{OTHERS}Name=shard Count=8\n"
+    put(root, GRES, edited)
+    row = one(root, {"cores": True})
+    assert row["state"] == "refused"
+    assert "/etc/slurm/gres.conf was edited after an earlier change of it was cut off" in row["reason"]
+    undo(root)
+    assert file(root, GRES) == edited
+    assert one(root, {"constrain_devices": True})["state"] == "failed"
+    assert file(root, GRES) == edited
+    (root / "etc/slurm/.gres.conf.gpuctl-former").unlink()
+    assert one(root, {"cores": True})["state"] == "ok"
+    assert file(root, GRES).startswith(edited)
+
+
 def test_undo_puts_back_what_a_killed_program_left(tmp_path: Path) -> None:
     root = slurm_node(tmp_path)
     put(root, GRES, OTHERS)

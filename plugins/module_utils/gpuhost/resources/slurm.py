@@ -184,20 +184,33 @@ class CutOff(NamedTuple):
 
 
 def cut_off(host: Host, path: str) -> CutOff | None:
-    """Change of a file that a killed program left untested; None if there is none, or the file is the one before."""
+    """Change of a file that a killed program left untested; None if there is none, or the file is the one before.
+
+    `Refused` if somebody has edited the file since, whose lines must not be lost.
+    """
     folder, name = os.path.split(path)
     former, absent = (f"{folder}/.{name}.gpuctl-{word}" for word in ("former", "absent"))
     before, now = host.read_or_none(former), host.read_or_none(path)
-    if before is not None:
-        return CutOff(former, before) if before != now else None
-    return CutOff(absent, None) if host.exists(absent) and now is not None else None
+    if before == now or (before is None and not host.exists(absent)):
+        return None
+    left = CutOff(absent if before is None else former, before)
+    # The copy is made after gpuctl's lines are written, and before they take the file's place.
+    if now is not None and os.stat(host.real(path)).st_mtime_ns > os.stat(host.real(left.copy)).st_ctime_ns:
+        raise Refused(
+            f"{path} was edited after an earlier change of it was cut off, before which {left.copy} was kept: "
+            f"remove {left.copy} to go on from {path} as it is"
+        )
+    return left
 
 
 def _put_back(host: Host, paths: Iterable[str]) -> None:
     """Return to the files before a change that was cut off, of both files that one change may have."""
     folders = dict.fromkeys(os.path.dirname(path) for path in paths)
     for path in (f"{folder}/{name}" for folder in folders for name in FILES):
-        left = cut_off(host, path)
+        try:
+            left = cut_off(host, path)
+        except Refused as error:
+            raise RuntimeError(str(error)) from error
         if left is None:
             continue
         if left.text is None:
