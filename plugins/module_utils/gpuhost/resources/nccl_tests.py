@@ -192,5 +192,6 @@ def _remove(host: Host) -> None:
             os.rename(host.real(HOME), host.real(NEXT))
             sync_folder(host.real(ABOVE))
         shutil.rmtree(host.real(NEXT), ignore_errors=True)
-    host.remove(LOG)
+    for path in (LOG, LOCK):
+        host.remove(path)
     host.remove_folder(ABOVE)
