@@ -27,6 +27,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(command: click.Command, *words: str) -> str:
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "hosts.yml"
+    path.write_text("all:\n  hosts:\n    n1:\n      ansible_host: 127.0.0.1\n      ansible_port: 9\n")
+    return path
+
+
     result = CliRunner().invoke(command, list(words))
     assert isinstance(result.exception, InvalidInput), result.output
     return f"{result.exception}\n{result.exception.hint}"
@@ -124,3 +131,14 @@ def test_programs_here_and_their_exit_codes(tmp_path: Path) -> None:
     run = run_history.load(name)
     assert run.hosts["me"]["status"] == "exit code 4"
     assert "hf_abcdefghij" not in str(run)
+def test_undrain_of_a_node_that_gives_no_answer_says_that_nothing_was_taken_back(
+    nodes: StandinNodes, inventory: Path
+) -> None:
+    nodes.states = {"n1": "unknown"}
+    result = CliRunner().invoke(app, ["nodes", "undrain", "n1", "-i", str(inventory), "--yes"])
+    assert (result.exit_code, nodes.changed) == (3, [])
+    assert "REASON" not in result.stdout
+    assert "taken back" not in result.stdout
+    assert result.stderr == "nothing was taken back: the drain of n1 is unknown\n"
+
+
