@@ -54,14 +54,15 @@ def execute(request: ExecRequest) -> None:
 
 
 def _show(results: Sequence[Ran]) -> None:
-    """Outputs, each once with the nodes that printed it."""
+    """Outputs, each once with the nodes that printed it; why a node did not run it is on standard error already."""
     from gpuctl.engine import printable
 
-    groups: dict[tuple[int | None, str, str], list[str]] = {}
+    groups: dict[tuple[int | None, str], list[str]] = {}
     for ran in results:
-        groups.setdefault((ran.code, ran.out, ran.wrong), []).append(ran.node)
-    for (code, text, wrong), nodes in groups.items():
-        state = "" if code == 0 else f" ({wrong or f'exit code {code}'})"
+        if ran.code is not None or ran.out.strip():
+            groups.setdefault((ran.code, ran.out), []).append(ran.node)
+    for (code, text), nodes in groups.items():
+        state = "" if code == 0 else " (not run to its end)" if code is None else f" (exit code {code})"
         click.echo(printable(f"{output.names(nodes, 16)}{state}:"))
         for line in text.splitlines():
             click.echo(f"  {printable(line)}")

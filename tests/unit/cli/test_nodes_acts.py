@@ -116,9 +116,17 @@ def test_healthy_nodes_are_not_drained(nodes: StandinNodes, capsys: pytest.Captu
 
 
 def test_equal_outputs_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    rows: list[Any] = [Ran("a", 0, "same\n"), Ran("b", 0, "same\n"), Ran("c", 3, "other\n"), Ran("d", None, "", "lost")]
+    rows: list[Any] = [Ran("a", 0, "same\n"), Ran("b", 0, "same\n"), Ran("c", 3, "other\n")]
+    rows += [Ran("d", None, "", "lost"), Ran("e", None, "begun\n", "no answer within 5 s")]
     login._show(rows)
-    assert capsys.readouterr().out.splitlines() == ["a, b:", "  same", "c (exit code 3):", "  other", "d (lost):"]
+    expected = ["a, b:", "  same", "c (exit code 3):", "  other", "e (not run to its end):", "  begun"]
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_why_a_node_was_not_reached_is_printed_once(inventory: Path) -> None:
+    """Nothing listens on the port discard of this machine."""
+    result = CliRunner().invoke(app, ["nodes", "exec", "-i", str(inventory), "--", "true"])
+    assert (result.exit_code, result.stdout, result.stderr.lower().count("refused")) == (3, "", 1), result.output
 
 
 def test_programs_here_and_their_exit_codes(tmp_path: Path) -> None:
