@@ -16,7 +16,7 @@ from gpuctl.cli.nodes import drain, login
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import fail, ok
-from gpuctl.workflows import nodes_drain
+from gpuctl.workflows import nodes_drain, nodes_service
 from gpuctl.workflows.nodes_drain import Drain
 from gpuctl.workflows.nodes_exec import Ran
 
@@ -26,7 +26,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path))
 
 
-def refusal(command: click.Command, *words: str) -> str:
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
     path = tmp_path / "hosts.yml"
@@ -34,6 +33,7 @@ def inventory(tmp_path: Path) -> Path:
     return path
 
 
+def refusal(command: click.Command, *words: str) -> str:
     result = CliRunner().invoke(command, list(words))
     assert isinstance(result.exception, InvalidInput), result.output
     return f"{result.exception}\n{result.exception.hint}"
@@ -55,6 +55,13 @@ def test_an_audit_acts_only_on_nodes_that_it_asks_and_shows(words: list[str], wr
 @pytest.mark.parametrize("words", [["kill", "n1", "0", "--force"], ["restart", "n1", "dcgm", "--force"]])
 def test_force_needs_a_reason(words: list[str]) -> None:
     assert "--reason" in refusal(app, "nodes", *words)
+
+
+def test_the_device_plugin_needs_its_cluster_before_the_node_is_read(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_service, "read_node", lambda *_: pytest.fail("the node was read"))
+    assert "--context NAME" in refusal(app, "nodes", "restart", "n1", "device-plugin", "-i", str(inventory))
 
 
 def test_without_a_command_nodes_are_shown() -> None:
@@ -115,6 +122,17 @@ def test_healthy_nodes_are_not_drained(nodes: StandinNodes, capsys: pytest.Captu
     assert "nothing to drain" in capsys.readouterr().out
 
 
+def test_undrain_of_a_node_that_gives_no_answer_says_that_nothing_was_taken_back(
+    nodes: StandinNodes, inventory: Path
+) -> None:
+    nodes.states = {"n1": "unknown"}
+    result = CliRunner().invoke(app, ["nodes", "undrain", "n1", "-i", str(inventory), "--yes"])
+    assert (result.exit_code, nodes.changed) == (3, [])
+    assert "REASON" not in result.stdout
+    assert "taken back" not in result.stdout
+    assert result.stderr == "nothing was taken back: the drain of n1 is unknown\n"
+
+
 def test_equal_outputs_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     rows: list[Any] = [Ran("a", 0, "same\n"), Ran("b", 0, "same\n"), Ran("c", 3, "other\n")]
     rows += [Ran("d", None, "", "lost"), Ran("e", None, "begun\n", "no answer within 5 s")]
@@ -139,14 +157,3 @@ def test_programs_here_and_their_exit_codes(tmp_path: Path) -> None:
     run = run_history.load(name)
     assert run.hosts["me"]["status"] == "exit code 4"
     assert "hf_abcdefghij" not in str(run)
-def test_undrain_of_a_node_that_gives_no_answer_says_that_nothing_was_taken_back(
-    nodes: StandinNodes, inventory: Path
-) -> None:
-    nodes.states = {"n1": "unknown"}
-    result = CliRunner().invoke(app, ["nodes", "undrain", "n1", "-i", str(inventory), "--yes"])
-    assert (result.exit_code, nodes.changed) == (3, [])
-    assert "REASON" not in result.stdout
-    assert "taken back" not in result.stdout
-    assert result.stderr == "nothing was taken back: the drain of n1 is unknown\n"
-
-
