@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gpuctl.cli import audit
 from gpuctl.cli.app import app
-from gpuctl.cli.nodes import drain, login
+from gpuctl.cli.nodes import act_options, drain, login
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import fail, ok
@@ -55,6 +55,24 @@ def test_an_audit_acts_only_on_nodes_that_it_asks_and_shows(words: list[str], wr
 @pytest.mark.parametrize("words", [["kill", "n1", "0", "--force"], ["restart", "n1", "dcgm", "--force"]])
 def test_force_needs_a_reason(words: list[str]) -> None:
     assert "--reason" in refusal(app, "nodes", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["nonsense"], "it can only be a pod"),
+        (["No Name", "--context", "prod-eu"], "no name of a pod"),
+        (["gpu:x"], "no name of a gpu"),
+        (["pid:-1"], "no name of a pid"),
+        (["3", "--context", "prod-eu"], "only a pod can be named"),
+    ],
+)
+def test_a_word_that_names_no_work_is_refused_before_anything_is_read(
+    words: list[str], wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(act_options, "one_host", lambda *_: pytest.fail("the inventory was read"))
+    monkeypatch.setattr("gpuctl.edges.kube.cluster.connect", lambda _: pytest.fail("the cluster was queried"))
+    assert wrong in refusal(app, "nodes", "kill", "n1", *words)
 
 
 def test_the_device_plugin_needs_its_cluster_before_the_node_is_read(
