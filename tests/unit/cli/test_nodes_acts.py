@@ -16,7 +16,8 @@ from gpuctl.cli.nodes import act_options, drain, login
 from gpuctl.core import run_history
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import fail, ok
-from gpuctl.workflows import nodes_drain, nodes_service
+from gpuctl.hosts.model import Target
+from gpuctl.workflows import nodes_drain, nodes_exec, nodes_nvitop, nodes_service
 from gpuctl.workflows.nodes_drain import Drain
 from gpuctl.workflows.nodes_exec import Ran
 
@@ -80,6 +81,40 @@ def test_the_device_plugin_needs_its_cluster_before_the_node_is_read(
 ) -> None:
     monkeypatch.setattr(nodes_service, "read_node", lambda *_: pytest.fail("the node was read"))
     assert "--context NAME" in refusal(app, "nodes", "restart", "n1", "device-plugin", "-i", str(inventory))
+
+
+@pytest.mark.parametrize("command", ["ssh", "nvitop"])
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        (["-i", "INVENTORY", "n1"], ()),
+        (["n1", "--inventory=INVENTORY"], ()),
+        (["n1", "-i", "INVENTORY", "--", "-m", "full"], ("-m", "full")),
+        (["-i", "INVENTORY", "n1", "--", "-i", "x"], ("-i", "x")),
+        (["-i", "INVENTORY", "--", "n1", "-i", "x"], ("-i", "x")),
+        (["n1", "-i", "INVENTORY", "rm", "-i", "x"], ("rm", "-i", "x")),
+    ],
+)
+def test_options_may_stand_on_both_sides_of_the_node(
+    command: str, words: list[str], rest: tuple[str, ...], inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def called(host: Target, argv: tuple[str, ...], *_: float) -> int:
+        calls.append((host.name, argv))
+        return 0
+
+    monkeypatch.setattr(nodes_exec, "log_in", called)
+    monkeypatch.setattr(nodes_nvitop, "run", called)
+    result = CliRunner().invoke(app, ["nodes", command, *(one.replace("INVENTORY", str(inventory)) for one in words)])
+    assert (calls, result.exit_code) == ([("n1", rest)], 0), result.output
+
+
+@pytest.mark.parametrize("words", [["ssh", "n1", "-m"], ["nvitop", "n1", "-m"], ["nvitop", "-m"], ["exec", "-m", "x"]])
+def test_an_option_of_another_program_is_no_option_of_ours(words: list[str]) -> None:
+    result = CliRunner().invoke(app, ["nodes", *words])
+    assert (result.exit_code, "No such option" in result.output) == (2, True)
+    assert ("stand after --" in result.output) == ("n1" in words)
 
 
 def test_without_a_command_nodes_are_shown() -> None:
