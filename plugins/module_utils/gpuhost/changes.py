@@ -18,7 +18,7 @@ from .lock import last_run, lock
 from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, InvalidRequest, Knob, Reading
 from .overlays import select
 from .record import Owned, Record
-from .resources import deb, show
+from .resources import show
 from .snapshot import HostSnapshot
 
 READ_ONLY = "its disk cannot be written"
@@ -224,6 +224,8 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
 
 def repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """Let dpkg complete what it was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    from .resources import deb  # with the modules of packages: no other action needs it
+
     if request.get("check"):
         return {"repaired": deb.interrupted(host)}
     if not records.can_be_kept(host):

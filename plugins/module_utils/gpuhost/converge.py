@@ -16,7 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import deb, efa, file_of, kubelet, line, make, phase, refresh_after, slurm, unit
+from .resources import file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -161,6 +161,10 @@ def _knobs_without_debs(steps: Sequence[Named], errors: Mapping[str, str]) -> se
 
 def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> dict[str, str]:
     """Restore the files of knobs whose packages could not be changed, and were put back."""
+    if not errors:
+        return {}
+    from .resources import deb
+
     failed = _knobs_without_debs(steps, errors) | _knobs_without_efa(steps, errors)
     if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(DEB)):
         return {}
@@ -174,6 +178,8 @@ def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> d
 
 def _knobs_without_efa(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
     """Knobs whose installer could not be used, so that nothing of it is on the host."""
+    from .resources import efa
+
     return {knob for knob, step in steps if efa.AS_BEFORE in errors.get(step.setting, "")}
 
 
@@ -244,11 +250,18 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
     if place == TRANSACTION:
         return _write_debs(host, steps)
     if place == SLURM:
+        from .resources import slurm
+
         slurm.write_together(host, {step.setting: step.after for step in steps})
         return {}
     if place:
-        write = kubelet.write_together if steps[0].setting.startswith("kubelet:") else line.write_lines
-        write(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
+        texts = {s.setting.partition(f"{place}:")[2]: s.after for s in steps}
+        if steps[0].setting.startswith("kubelet:"):
+            from .resources import kubelet
+
+            kubelet.write_together(host, place, texts)
+        else:
+            line.write_lines(host, place, texts)
     else:
         make(steps[0].setting).write(host, steps[0].after)
     return {}
@@ -270,6 +283,8 @@ def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
 
 
 def _write_debs(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    from .resources import deb
+
     names = {step.setting.partition(":")[2]: step for step in steps}
     wrong = deb.write_debs(host, {name: step.after for name, step in names.items()})
     return {names[name].setting: text for name, text in wrong.items()}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from .facts.package_lists import offered as offered_versions
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, show, slurm
+from .resources import file_of, make, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -95,8 +94,12 @@ def _text_now(snapshot: HostSnapshot, entry: Owned, debs: Mapping[str, str | Non
 def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
     """Texts of the packages by setting, by one query; empty if it fails, as each is then read alone."""
     names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith("deb:")]
+    if not names:
+        return {}
+    from .resources import deb
+
     try:
-        return {f"deb:{name}": text for name, text in deb.states(host, names).items()} if names else {}
+        return {f"deb:{name}": text for name, text in deb.states(host, names).items()}
     except UNREADABLE:
         return {}
 
@@ -104,17 +107,37 @@ def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
 def _unavailable(host: Host, steps: list[Step]) -> str:
     """Why the earlier version of a package, or of EFA, cannot be had, or a node is not drained; "" if all can."""
     for step in steps:
-        if step.setting.startswith("kubelet:") and (reason := kubelet.unavailable(host)):
+        if reason := _why_not_now(host, step):
             return reason
-        if step.setting.startswith("slurm:") and (reason := slurm.unavailable(host)):
-            return reason
-    wrong = [efa.unavailable(host, step) for step in steps if step.setting == efa.SETTING]
-    if any(wrong):
-        return wrong[0]
+    debs = [step for step in steps if step.setting.startswith("deb:")]
+    return _why_not_offered(host, debs) if debs else ""
+
+
+def _why_not_now(host: Host, step: Step) -> str:
+    kind = step.setting.partition(":")[0]
+    if kind == "kubelet":
+        from .resources import kubelet
+
+        return kubelet.unavailable(host)
+    if kind == "slurm":
+        from .resources import slurm
+
+        return slurm.unavailable(host)
+    if kind == "efa":
+        from .resources import efa
+
+        return efa.unavailable(host, step)
+    return ""
+
+
+def _why_not_offered(host: Host, debs: Sequence[Step]) -> str:
+    from .facts.package_lists import offered as offered_versions
+    from .resources import deb
+
     earlier = {
         step.setting.partition(":")[2]: version
-        for step in steps
-        if step.setting.startswith("deb:") and (version := deb.version_of(step.after)) != deb.version_of(step.before)
+        for step in debs
+        if (version := deb.version_of(step.after)) != deb.version_of(step.before)
     }
     earlier = {name: version for name, version in earlier.items() if version}
     offered = offered_versions(host, [*earlier], "") if earlier else {}
@@ -133,6 +156,8 @@ def went_away(setting: str, now: str | None) -> bool:
 def _disturbs(host: Host, step: Step) -> str:
     kind, _, rest = step.setting.partition(":")
     if kind == "mps":
+        from .resources import mps
+
         users = mps.clients(host, rest) if step.before is not None else []
         return f"stops MPS {rest}" + (f", used by {', '.join(users)}" if users else "")
     if kind == "gpu":
