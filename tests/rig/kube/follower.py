@@ -39,8 +39,7 @@ class Follower:
         self._api, self._watch, self._act = api, watch, act
         self._url, self._selector = url, selector
         self._answer: urllib3.BaseHTTPResponse | None = None
-        self._refused = False
-        self._ended = threading.Event()
+        self._refused, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"follower of {url}")
 
     def start(self) -> None:
@@ -64,7 +63,7 @@ class Follower:
 
     def _run(self) -> None:
         while not self._ended.wait(0.1):
-            self._refused = False
+            self._refused.clear()
             with contextlib.suppress(*REFUSED):
                 for each in self._objects():
                     if self._ended.is_set():
@@ -72,13 +71,13 @@ class Follower:
                     try:
                         self._act(each)
                     except REFUSED:  # one that is refused again and again does not keep the others waiting
-                        self._refused = True
+                        self._refused.set()
 
     def _objects(self) -> Iterator[Object]:
         """All there are, then each that is added or changed, until the server ends the watch or one was refused."""
         listed = self._api("GET", f"{self._url}?{self._selector}")
         yield from listed["items"]
-        if self._refused:
+        if self._refused.is_set():
             return
         since = f"resourceVersion={listed['metadata']['resourceVersion']}&timeoutSeconds={ANEW}"
         self._answer = self._watch(f"{self._url}?{self._selector}&watch=true&{since}")
@@ -89,5 +88,5 @@ class Follower:
                 *lines, rest = (rest + part).split(b"\n")
                 events = [json.loads(line) for line in lines]
                 yield from (event["object"] for event in events if event["type"] in {"ADDED", "MODIFIED"})
-                if self._refused:
+                if self._refused.is_set():
                     return
