@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # for type checkers, and for Ansible, which sends a host the 
 
 
 class _Kinds(Mapping[str, ModuleType]):
-    """Kind -> its module, imported when it is asked for: hosts start the engine anew for every visit."""
+    """Kind -> its module, imported when it is asked for: every visit starts the engine."""
 
     def __getitem__(self, kind: str) -> ModuleType:
         if kind not in NAMES:

@@ -48,7 +48,7 @@ class Setting(Protocol):
         """Set the text, or remove the setting; OSError or `RuntimeError` with the system's message."""
 
 
-# Kind -> its module here and its class, imported when a setting needs it: hosts start the engine anew for every visit.
+# Kind -> its module here and its class, imported when a setting needs it: every visit starts the engine.
 MAKERS = {
     "package": ("package", "Package"),
     "folder": ("folder", "Folder"),
