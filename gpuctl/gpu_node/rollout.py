@@ -11,6 +11,7 @@ from gpuctl.core.exit_codes import NOT_DONE, OK, PROBLEMS
 from gpuctl.core.text import named
 from gpuctl.domain import node_drain
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.gpu_node import nccl_tests
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan
 
 MARK = node_drain.ROLLOUT  # how the reasons of its drains begin
@@ -178,6 +179,11 @@ def lacks_module(made: StackPlan, facts: HostGpuFacts) -> str:
         )
     is_desired = installed == made.driver or installed.startswith(f"{made.driver}.")
     return "" if is_desired else f"module {made.driver} is not installed for kernel {kernel}"
+
+
+def waiting(made: StackPlan) -> tuple[str, ...]:
+    """Components that stay as they are until the driver, EFA or a reboot is through."""
+    return tuple(name for name, event in made.waits if not event.startswith(nccl_tests.LACKS))
 
 
 def reason(made: StackPlan) -> str:

@@ -33,6 +33,7 @@ DRAIN_ANSWER_S = 60.0
 CONFLICTS = 5  # attempts to change a node that its kubelet may change at the same time
 WITH_SCHEDULER = ("drain", "empty", "undrain")
 SETTLED = ("done", "others")
+SOMETIMES = ("reboot", "complete")  # most hosts need none
 _DRAINS = {"due": "drained", "others": "others"}
 SETTLE_S, POLL_S = 120.0, 5.0  # after a boot, fabric and services need a moment until they verify
 Failures = dict[str, str]  # host -> why it failed
@@ -168,6 +169,7 @@ class Rollout:
             "plan": self._plan,
             "install": self._install,
             "reboot": self._reboot,
+            "complete": self._complete,
             "verify": self._verify,
             "diagnose": self._diagnose,
             "nccl": self._nccl,
@@ -179,7 +181,7 @@ class Rollout:
                 return
             if step in self._skipped:
                 continue
-            if step != "reboot":  # most need none
+            if step not in SOMETIMES:
                 self._on_step(f"{title}: {step} {named(active)}")
             failures = self._acted(step, act, active)
             for host, why in failures.items():
@@ -296,7 +298,7 @@ class Rollout:
         run = self._batch.run
         results = replace(run, hosts=[host for host in run.hosts if host.name in active]).run(_Silent())
         for result in results:
-            self._note(result.host, changed=result.changed)
+            self._note(result.host, changed=result.changed or self.outcomes[result.host].changed)
         return {result.host: _why(result) for result in results if judge.exit_code([result])}
 
     def _reboot(self, active: Sequence[str]) -> Failures:
@@ -336,6 +338,24 @@ class Rollout:
                 occupied = dict.fromkeys(due, f"{error.doing}: {error.wrong}")
             failures |= {host: f"not rebooted: {why}" for host, why in occupied.items() if why and not failures[host]}
         return {host: why for host, why in failures.items() if why}
+
+    def _complete(self, active: Sequence[str]) -> Failures:
+        """Install what waited for the driver, EFA or the reboot, such as tests that are built for the GPUs."""
+        plans = self._batch.fleet.plans if self._batch is not None else ()
+        hosts = [made.host for made in plans if made.host in active and rollout.waiting(made)]
+        if not hosts:
+            return {}
+        self._on_step(f"complete {named(hosts)}")
+        end = time.monotonic() + SETTLE_S
+        while (failures := self._planned(hosts)) or self._waits():
+            if time.monotonic() > end:
+                break
+            time.sleep(POLL_S)
+        self._changed = None  # verify reads the hosts again
+        return {**failures, **self._install([host for host in hosts if host not in failures])}
+
+    def _waits(self) -> bool:
+        return any(rollout.waiting(made) for made in self._batch.fleet.plans) if self._batch is not None else False
 
     def _verify(self, active: Sequence[str]) -> Failures:
         """Judge hosts by their own tools, and those that have just booted until their services are up."""

@@ -85,7 +85,7 @@ class FleetHost:
 
     `loads`: an install loads the new module at once, as on a host whose module nobody had loaded. `unheld`: its
     packages are not held, as after an install that ended too early. `unbuilt`: its packages have no
-    module for the running kernel. `ill`: DCGM's diagnosis fails.
+    module for the running kernel. `ill`: DCGM's diagnosis fails. `tests`: nccl-tests of the host, as its fact.
     """
 
     packages: str = OLD
@@ -99,6 +99,7 @@ class FleetHost:
     unheld: bool = False
     unbuilt: bool = False
     ill: bool = False
+    tests: str = ""
     boots: int = 1
     returns: bool = True
     slurm: SlurmNode = field(default_factory=StandinSlurmNode)
@@ -117,6 +118,8 @@ class FleetHost:
             unread={"smi_gpus": MISMATCH} if self.mismatch else {},
             busy=(*self.busy, *(["Slurm runs 1 job steps here"] if self.slurm.jobs else [])),
             interrupted=self.interrupted,
+            nccl_tests=self.tests,
+            compute=() if self.mismatch else ("7.5",),
         )
 
     @property
@@ -211,6 +214,7 @@ class LivingFleet:
     def __init__(self, **hosts: FleetHost) -> None:
         self.hosts = hosts
         self.local = False  # gpuctl runs on them
+        self.request = REQUEST
 
     def visit(self, targets: Sequence[Target], request_of: Any, **_: Any) -> list[HostResult]:
         """Stand-in of `run_on_all`."""
@@ -224,7 +228,17 @@ class LivingFleet:
 
     def change(self, _source: Path, hosts: Sequence[Target], job: flow.Job, *_: Any) -> list[HostResult]:
         """Stand-in of `flow.run`."""
+        for host in hosts if not job.check else ():
+            self._build(self.hosts[host.name], job.profiles[host.name]["knobs"])
         return [replace(self._changed(self.hosts[host.name], job), host=host.name) for host in hosts]
+
+    def _build(self, host: FleetHost, knobs: Sequence[Mapping[str, Any]]) -> None:
+        """Build nccl-tests if the host's profile has them."""
+        for knob in knobs:
+            asked = knob["value"].get("nccl_tests")
+            if asked is not None and not host.tests:
+                host.tests = f"{asked['version']} sm_75 {asked['sha256'][:12]}"
+                host.acts.append("build")
 
     def _changed(self, host: FleetHost, job: flow.Job) -> HostResult:
         if not host.reached:
@@ -233,7 +247,7 @@ class LivingFleet:
 
     def connect(self, patch: pytest.MonkeyPatch) -> None:
         """Let the workflows reach this fleet, without an inventory and without waiting."""
-        stack = gpu_node_plan.SiteStack(REQUEST, site.plain(REQUEST))
+        stack = gpu_node_plan.SiteStack(self.request, site.plain(self.request))
         targets = [Target(name, local=self.local) for name in self.hosts]
         listed: Any = (Path("prod"), targets, dict.fromkeys(self.hosts, stack), [])
         patch.setattr(gpu_node_plan, "_hosts", lambda *_: listed)

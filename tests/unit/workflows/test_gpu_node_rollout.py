@@ -90,6 +90,16 @@ def test_only_hosts_whose_running_module_differs_reboot(monkeypatch: pytest.Monk
     assert result.exit_code == 0
 
 
+def test_what_waited_for_the_driver_is_installed_after_the_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = LivingFleet(a=FleetHost(running=""), b=FleetHost(NEW, NEW))
+    fleet.request = replace(fleet.request, nccl_tests="2.17.6")
+    result = roll(fleet, monkeypatch, "--reboot")
+    assert fleet.acts == {"a": ["install", "reboot", "build"], "b": ["build"]}
+    assert states(result) == {"a": "done", "b": "done"}, result.stderr
+    assert [line for line in result.stderr.splitlines() if line.startswith("complete")] == ["complete a"]
+    assert states(roll(fleet, monkeypatch, "--reboot")) == {"a": "up to date", "b": "up to date"}
+
+
 def test_without_reboot_a_host_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = LivingFleet(a=FleetHost(), b=FleetHost(loads=True))
     result = roll(fleet, monkeypatch, "--batch", "1")
