@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from gpuctl.gpu_node.model import Choice, Component, StackRequest
 from gpuctl.gpu_node.rows import Knowledge
 
 NAME = "nccl-tests"
+FACTS = ("nccl_tests", "nccl_tests_lacks", "compute")  # that depend on the question
 BASE = "https://github.com/NVIDIA/nccl-tests/archive"
 DRIVER = "the driver, which is not loaded yet"
 EFA = "EFA's installer, which brings Open MPI"
@@ -26,6 +27,15 @@ def question(request: StackRequest) -> dict[str, str]:
     if request.nccl_tests is None:
         return {}
     return {"folder" if is_folder(request) else "version": request.nccl_tests}
+
+
+def unasked(before: StackRequest, now: StackRequest, unread: Mapping[str, str]) -> dict[str, Any]:
+    """Facts of a host that was asked for the first request, and not for the second; empty if they serve both."""
+    asked, due = question(before), question(now)
+    if not due or due == asked or ("version" in due and "version" in asked):
+        return {}
+    reason = f"these facts are of a host that was not asked for {now.nccl_tests}; plan again without --from"
+    return {**dict.fromkeys(FACTS), "unread": {**unread, **dict.fromkeys(FACTS, reason)}}
 
 
 def is_folder(request: StackRequest) -> bool:

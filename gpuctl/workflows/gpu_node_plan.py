@@ -104,8 +104,17 @@ def _recorded(source: Path, request: PlanRequest) -> Fleet:
     fleet = facts_file.read(source)
     if request.stack is None:
         return fleet
-    plain = _of_file(request.stack).plain
-    return Fleet({name: replace(row, gpu_stack=plain) for name, row in fleet.hosts.items()}, fleet.unasked)
+    stack = _of_file(request.stack)
+    return Fleet({name: _with_stack(name, row, stack) for name, row in fleet.hosts.items()}, fleet.unasked)
+
+
+def _with_stack(name: str, row: HostRecord, stack: SiteStack) -> HostRecord:
+    """The record with another stack; facts about nccl-tests that this stack asks for, and no host was asked, are
+    unknown.
+    """
+    before = site.read_variables({VARIABLE: row.gpu_stack}, name)
+    facts = {**row.stack, **nccl_tests.unasked(before, stack.request, row.stack["unread"])}
+    return replace(row, stack=facts, gpu_stack=stack.plain)
 
 
 def _of_file(path: Path) -> SiteStack:

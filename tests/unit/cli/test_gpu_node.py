@@ -119,6 +119,17 @@ def test_another_stack_is_planned_with_recorded_facts(tmp_path: Path) -> None:
     assert document["hosts"]["a"]["state"] == "up to date"
 
 
+@pytest.mark.parametrize("tests", ["/shared/nccl-tests", "2.17.6"])
+def test_tests_that_no_host_was_asked_for_are_unknown(tmp_path: Path, tests: str) -> None:
+    stack = tmp_path / "stack.yml"
+    stack.write_text(f"gpu_stack: {{driver: 580.178.04, nccl_tests: {tests}}}\n")
+    document = report("--from", fleet(tmp_path, {"a": WHOLE}), "--stack", stack)
+    [row] = [row for row in document["findings"] if row["check"] == "nccl-tests"]
+    assert row["verdict"] == "UNKNOWN"
+    assert f"was not asked for {tests}; plan again without --from" in row["message"]
+    assert document["exit_code"] == 1
+
+
 def test_input_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     facts = fleet(tmp_path, {"a": WHOLE})
     stack = tmp_path / "stack.yml"
