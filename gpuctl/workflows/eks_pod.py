@@ -205,7 +205,7 @@ def _make(cluster: Cluster, place: Place, form: Form) -> Object:
             cluster.ask(Request(f"make {name_of(workspace)}", "POST", cluster.path_of(claims), AS_GPUCTL, workspace))
     cluster.apply(objects.start(place.pod, form))
     private, public = pair()
-    secret = objects.host(place.pod, secrets.token_hex(4), private)
+    secret = objects.host(place.pod, secrets.token_hex(4), private, secrets.token_hex(32) if form.jupyter else "")
     cluster.apply(secret)
     body = objects.pod(place.pod, form, secret["metadata"]["name"], public)
     path = cluster.path_of(cluster.kind("v1", "Pod"))

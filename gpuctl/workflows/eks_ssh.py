@@ -174,6 +174,13 @@ def connect(entry: HostEntry, command: Sequence[str]) -> int:
     return show(["ssh", "-F", _config(entry), entry.host, *command])
 
 
+def forward(entry: HostEntry, local: int, remote: int) -> int:
+    """Forward a port of this machine's loopback to one of the pod's until ssh ends, and return its exit status."""
+    need("ssh")
+    argv = ["-N", "-o", "ExitOnForwardFailure=yes", "-L", f"127.0.0.1:{local}:127.0.0.1:{remote}"]
+    return show(["ssh", "-F", _config(entry), *argv, entry.host])
+
+
 def copy(entry: HostEntry, sources: Sequence[str], target: str) -> int:
     """Copy files with scp over SFTP, and return its exit status; paths in the pod begin with ":"."""
     need("scp")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import urllib3
 
+from gpuctl.edges import ports
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import objects, public_keys
 from gpuctl.eks.gpu_pod.model import Form
 from tests.integration.cluster.deploy import lab
-from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, real_node
+from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
@@ -78,9 +82,11 @@ def _bring_workspace(plane: Plane, volumes: Path, pod: str) -> None:
 def me(cluster: Plane, tmp_path_factory: pytest.TempPathFactory) -> Person:
     """The user who made the pod."""
     user = person(tmp_path_factory.mktemp("me") / "home", cluster)
-    made = user("pod", "--image", IMAGE, *ROOM, "--key", user.public, "--no-agent", "-o", "json")
+    image = ("--image", WITH_JUPYTER, "--jupyter")
+    made = user("pod", *image, *ROOM, "--key", user.public, "--no-agent", "-o", "json")
     assert made.code == 0, made.out + made.err
-    assert [(one["check"], one["verdict"]) for one in made.json["findings"]] == [("pod", "OK"), ("ssh", "OK")]
+    checks = [(one["check"], one["verdict"]) for one in made.json["findings"]]
+    assert checks == [("pod", "OK"), ("ssh", "OK"), ("jupyter", "OK")]
     return user
 
 
@@ -160,6 +166,26 @@ def test_a_forward_that_is_cut_ends_the_session_and_the_next_login_works(cluster
     lab.wait_for(lambda: me.run("echo in").out == "in\n")
 
 
+def test_jupyter_is_forwarded_over_ssh_and_asks_for_its_token(me: Person) -> None:
+    token = me("jupyter", "--token").out.strip()
+    port = next(port for port in range(18888, 19888) if ports.free(port))
+    words = ("eks", "jupyter", "lab", "--context", "lab", "--local", str(port))
+    forward = me.gpuctl.start(*words, KUBECONFIG=str(me.gpuctl.home / "kubeconfig"))
+    assert forward.stderr is not None
+    assert forward.stderr.readline().startswith(f"Jupyter: http://127.0.0.1:{port} until Ctrl-C")
+    lab.wait_for(lambda: ports.answers(port))
+    statuses = [
+        urllib3.request("GET", f"http://127.0.0.1:{port}/api/contents", headers=header, retries=False).status
+        for header in ({}, {"Authorization": f"token {token}"})
+    ]
+    assert statuses == [403, 200]
+    taken = me("jupyter", "--local", port)
+    assert (taken.code, f"the local port {port} is in use" in taken.err) == (2, True)
+    os.killpg(forward.pid, signal.SIGINT)
+    assert forward.wait(30) in (130, 255)
+    assert token not in me.run("cat /proc/[0-9]*/cmdline /proc/self/environ").out
+
+
 def test_a_pod_that_was_deleted_is_made_again_with_its_workspace_and_another_host_key(
     cluster: Plane, me: Person
 ) -> None:
@@ -168,7 +194,7 @@ def test_a_pod_that_was_deleted_is_made_again_with_its_workspace_and_another_hos
     cluster.kubectl("delete", "pod", "gpu")
     missing = me.run("true")
     assert (missing.code, "`gpuctl eks pod lab` makes it" in missing.err) == (2, True)
-    made = me("pod", "--image", IMAGE, *ROOM, "--no-agent")
+    made = me("pod", "--image", WITH_JUPYTER, *ROOM, "--no-agent")
     assert made.code == 0, made.out + made.err
     assert uid(cluster) != before
     assert me.run("ls /workspace").out.split()[-1] == "stays"

@@ -18,6 +18,7 @@ MEMBERS = {
     "pod": "gpuctl.cli.eks.pod:pod",
     "keys": "gpuctl.cli.eks.pod:keys",
     "connect": "gpuctl.cli.eks.connect:connect",
+    "jupyter": "gpuctl.cli.eks.jupyter:jupyter",
     "cp": "gpuctl.cli.eks.connect:copy",
     "test-gpu": "gpuctl.cli.eks.connect:test_gpu",
     "token": "gpuctl.cli.eks.connect:token",

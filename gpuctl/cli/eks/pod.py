@@ -38,6 +38,7 @@ class FormOptions:
     workspace: str | None
     storage_class: str | None
     root: bool | None
+    jupyter: bool | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ form_options = options.together(
     click.option("--workspace", metavar="SIZE", default=None, help="Size of a new workspace volume.  [default: 100Gi]"),
     click.option("--storage-class", metavar="NAME", default=None, help="Storage class of a new workspace volume."),
     click.option("--root", is_flag=True, default=None, help="Run as root.  [default: user 1000]"),
+    click.option(
+        "--jupyter/--no-jupyter",
+        default=None,
+        help="Run Jupyter, for `gpuctl eks jupyter`; the image needs jupyter-lab.  [default: no]",
+    ),
 )
 
 
@@ -97,9 +103,10 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     Its workspace volume stays when the pod goes. The pod gets a host key of its own, which is checked at each login.
     No load balancer is made, and no port of the pod is open to others.
     """
+    from gpuctl.domain.findings import problems
     from gpuctl.domain.report import Report
     from gpuctl.eks.gpu_pod.model import Options, check_options
-    from gpuctl.workflows import eks_pod, eks_pod_keys, eks_ssh
+    from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, eks_ssh
 
     check_folder(metrics)
     started = time.monotonic()
@@ -112,6 +119,8 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     made = eks_pod.ensure(cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace), echo)
     entry = eks_ssh.write_entry(cluster, place, made)
     results = eks_pod.wait(cluster, place, made, eks_pod.Patience(request.timeout), echo)
+    if not problems(results):
+        results += eks_pod_jupyter.wait(cluster, place, made)
     included = _include() if request.include else eks_ssh.is_included()
     details: dict[str, Any] = {
         "pod": place.pod,
@@ -166,6 +175,8 @@ def _show(results: Any, entry: HostEntry, where: PodPlace, included: bool) -> No
         click.echo(f"or, also for rsync and editors: ssh {entry.host}")
     else:
         click.echo(f"Host entry for ssh, rsync and editors: {entry.host} (--include adds it to ~/.ssh/config)")
+    if any(finding.check == "jupyter" for finding in results):
+        click.echo(f"Jupyter: gpuctl eks jupyter {shlex.join(_words(where))}")
     click.echo(f"host key: {entry.alias} {entry.key}")
 
 

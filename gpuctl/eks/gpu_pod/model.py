@@ -33,6 +33,7 @@ class Form:
     workspace: str = "100Gi"
     storage_class: str = ""
     root: bool = False
+    jupyter: bool = False
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -50,6 +51,7 @@ class Options:
     workspace: str | None = None
     storage_class: str | None = None
     root: bool | None = None
+    jupyter: bool | None = None
 
 
 _SIZE = (SIZE, "a size such as 512Mi or 16Gi")

@@ -38,10 +38,16 @@ def keys(pod: str, authorized: Iterable[PublicKey], form: Form) -> Object:
     return _secret(meta, {scripts.AUTHORIZED: public_keys.text(authorized)})
 
 
-def host(pod: str, suffix: str, private_key: str) -> Object:
-    """The Secret of one pod: its host key."""
+def host(pod: str, suffix: str, private_key: str, token: str = "") -> Object:
+    """The Secret of one pod: its host key, and Jupyter's token if it runs Jupyter."""
     meta = {"name": f"{pod}-host-{suffix}", "labels": labels(pod, "host")}
-    return _secret(meta, {scripts.HOST_KEY: private_key})
+    return _secret(meta, {scripts.HOST_KEY: private_key, **({scripts.TOKEN: token} if token else {})})
+
+
+def host_secret(pod: Object) -> str:
+    """Name of a pod's Secret; "" if it has none."""
+    volumes = pod["spec"].get("volumes") or []
+    return next((str(one["secret"].get("secretName", "")) for one in volumes if one.get("name") == "host"), "")
 
 
 def _secret(meta: Object, values: Mapping[str, str]) -> Object:

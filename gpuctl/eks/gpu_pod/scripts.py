@@ -1,4 +1,4 @@
-"""Shell programs of a GPU pod: a name for its user, and sshd. Any image with sh and sshd works."""
+"""Shell programs of a GPU pod: a name for its user, sshd, and Jupyter. Any image with sh and sshd works."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ RUN, KEYS, HOST, START_AT, WORKSPACE = (
     "/workspace",
 )
 HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
-AUTHORIZED, HOST_KEY = "authorized_keys", "host"
+AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
 USER, ROOT = "gpu", "root"
-SSH_PORT = 2222
-NO_SSHD = 42  # exit code of the start script
+SSH_PORT, JUPYTER_PORT = 2222, 8888
+NO_SSHD, NO_JUPYTER = 42, 43  # exit codes of the start script, and of the one that looks for Jupyter
 
 
 # sshd takes nobody without a name; a user of the same number or name in the image gives place to this one.
@@ -70,6 +70,23 @@ chmod 700 {HOME} 2>/dev/null
 variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} HF_HOME=$HF_HOME"
 [ -z "${{CUDA_VERSION:-}}" ] || variables="$variables CUDA_VERSION=$CUDA_VERSION"
 
+jupyter() {{
+  [ -e {RUN}/private/{TOKEN} ] || return 0
+  command -v jupyter-lab >/dev/null || {{ say "no jupyter-lab in the image"; return 0; }}
+  # A file of this user alone: no command line shows the token, and no environment.
+  (umask 077; mkdir -p {RUN}/jupyter; cat >{RUN}/private/jupyter.json) <<EOF
+{{"IdentityProvider": {{"token": "$(cat {RUN}/private/{TOKEN})"}},
+ "ServerApp": {{"ip": "127.0.0.1", "port": {JUPYTER_PORT}, "port_retries": 0, "root_dir": "{WORKSPACE}",
+  "open_browser": false, "allow_root": true}}}}
+EOF
+  while :; do
+    JUPYTER_RUNTIME_DIR={RUN}/jupyter jupyter-lab --config={RUN}/private/jupyter.json
+    say "Jupyter ended with $?, once more in 5 s"
+    sleep 5
+  done
+}}
+jupyter &
+
 trap 'say "ends"; kill "$daemon" 2>/dev/null; exit 0' TERM INT
 while :; do
   "$sshd" -D -e -f {START_AT}/sshd_config -o PrintMotd=yes -o "SetEnv=$variables" &
@@ -89,6 +106,11 @@ def listens(port: int) -> str:
 done </proc/net/tcp
 exit 1
 """
+
+
+def jupyter_listens() -> str:
+    """Script that succeeds once Jupyter listens, and fails with NO_JUPYTER if the image does not have it."""
+    return f"command -v jupyter-lab >/dev/null || exit {NO_JUPYTER}\n{listens(JUPYTER_PORT)}"
 
 
 def sshd_config() -> str:

@@ -8,17 +8,17 @@ import json
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import standin_provisioner
 from tests.rig import parts, rootfs
-from tests.rig.kube import assets, node
+from tests.rig.kube import assets, node, standin_jupyter_lab
 from tests.rig.kube.plane import Plane, plane
 from tests.rig.needs import need
 
-IMAGE = "localhost/ml:1"
+IMAGE, WITH_JUPYTER = "localhost/ml:1", "localhost/ml-with-jupyter:1"
 VOLUMES = "volumes"
 
 
@@ -38,25 +38,41 @@ def real_node(folder: Path, devices: Mapping[str, str] = made.DEVICES) -> Iterat
 
 
 def bring_image(folder: Path) -> None:
-    """The root folder of the test hosts, which has sshd and Python, as an image on the node."""
-    layer = layer_of(rootfs.base())
-    with layer.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    layers = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
-    path = "PATH=/usr/local/bin:/usr/bin:/bin"
-    config = {"architecture": "amd64", "os": "linux", "config": {"Env": [path]}, "rootfs": layers}
-    (folder / "config.json").write_text(json.dumps(config))
-    listed = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
+    """The root folder of the test hosts, which has sshd and Python, as images; one has a stand-in Jupyter."""
+    layer, jupyter = layer_of(rootfs.base()), folder / "jupyter.tar"
+    with tarfile.open(jupyter, "w") as made:
+        made.add(Path(standin_jupyter_lab.__file__), "usr/local/bin/jupyter-lab", filter=_executable)
+    images = {IMAGE: [layer], WITH_JUPYTER: [layer, jupyter]}
+    listed = [_image(folder, name, layers) for name, layers in images.items()]
     (folder / "manifest.json").write_text(json.dumps(listed))
     socket = f"/proc/{containerd()}/root/run/containerd/containerd.sock"
     argv = ["ctr", "--address", socket, "-n", "k8s.io", "images", "import", "-"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
         with tarfile.open(fileobj=importing.stdin, mode="w|") as archive:
-            for each in (folder / "config.json", folder / "manifest.json", layer):
-                archive.add(each, arcname=each.name if each.suffix == ".json" else "layer.tar")
+            for each in (*folder.glob("*.json"), layer, jupyter):
+                archive.add(each, arcname=each.name)
         assert importing.stdin is not None
         importing.stdin.close()
     assert importing.returncode == 0
+
+
+def _executable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode, entry.uid, entry.gid = 0o755, 0, 0
+    return entry
+
+
+def _image(folder: Path, name: str, layers: Sequence[Path]) -> dict[str, object]:
+    """The entry of an image in the archive's manifest; its configuration is a file in the folder."""
+    digests = []
+    for layer in layers:
+        with layer.open("rb") as content:
+            digests.append(f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}")
+    of_layers = {"type": "layers", "diff_ids": digests}
+    path = "PATH=/usr/local/bin:/usr/bin:/bin"
+    config = {"architecture": "amd64", "os": "linux", "config": {"Env": [path]}, "rootfs": of_layers}
+    file = folder / f"config-{len(layers)}.json"
+    file.write_text(json.dumps(config))
+    return {"Config": file.name, "RepoTags": [name], "Layers": [layer.name for layer in layers]}
 
 
 def layer_of(root: Path) -> Path:

@@ -1,0 +1,66 @@
+"""Jupyter of a GPU pod: whether it listens, and its token."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, fail, ok, unknown_because
+from gpuctl.edges.kube import pod_exec
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.pod_exec import Command
+from gpuctl.eks.gpu_pod import model, objects, scripts
+from gpuctl.workflows.eks_access import Place
+from gpuctl.workflows.eks_pod import LOGS
+from gpuctl.workflows.eks_pod_read import LOOK_S
+
+Object = dict[str, Any]
+CHECK = "jupyter"
+START_S, ANSWER_S = 60.0, 20.0  # a start from a cold disk takes many seconds
+
+
+def wait(cluster: Cluster, place: Place, pod: Object, limit_s: float = START_S) -> list[Finding]:
+    """Wait until Jupyter of a running pod listens; no finding for a pod without Jupyter."""
+    if not has_jupyter(pod):
+        return []
+    subject, end = f"Pod {place.pod}", time.monotonic() + limit_s
+    command = Command(("sh", "-c", scripts.jupyter_listens()), objects.CONTAINER, ANSWER_S)
+    while True:
+        try:
+            done, _ = pod_exec.read(cluster, place.pod, command)
+        except GpuctlError as error:
+            return [unknown_because(CHECK, subject, error)]
+        if done.code == 0:
+            return [ok(CHECK, subject, f"Jupyter listens on port {scripts.JUPYTER_PORT} of the pod's loopback")]
+        if done.code == scripts.NO_JUPYTER:
+            hint = "add --replace and --image with one that has it, or --no-jupyter"
+            return [fail(CHECK, subject, "the image has no jupyter-lab", hint)]
+        if time.monotonic() > end:
+            return [fail(CHECK, subject, f"Jupyter does not listen after {limit_s:g} s", LOGS)]
+        time.sleep(LOOK_S)
+
+
+def has_jupyter(pod: Object) -> bool:
+    """True if the pod was made with Jupyter."""
+    form = model.read_form(pod["metadata"].get("annotations") or {})
+    return form is not None and form.jupyter
+
+
+def token(cluster: Cluster, place: Place, pod: Object) -> str:
+    """Jupyter's token, which is of this pod alone; `InvalidInput` for a pod without Jupyter."""
+    doing = f"use Jupyter of {place.pod}"
+    check(place, pod)
+    secret = cluster.get(cluster.kind("v1", "Secret"), objects.host_secret(pod))
+    data = ((secret or {}).get("data") or {}).get(scripts.TOKEN)
+    if not data:
+        raise GpuctlError(doing, "its Secret holds no token", f"`gpuctl eks pod {place.cluster} --replace` makes one")
+    return base64.b64decode(data).decode()
+
+
+def check(place: Place, pod: Object) -> None:
+    """`InvalidInput` for a pod that was made without Jupyter."""
+    if not has_jupyter(pod):
+        hint = f"`gpuctl eks pod {place.cluster} --jupyter --replace` makes it again with Jupyter; its workspace stays"
+        raise InvalidInput(f"use Jupyter of {place.pod}", "the pod was made without Jupyter", hint)
