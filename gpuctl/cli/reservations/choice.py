@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,16 +11,33 @@ import click
 
 from gpuctl.cli.reservations.reserve import place
 
+Row = dict[str, Any]
 
-def chooser() -> Callable[[Sequence[dict[str, Any]]], dict[str, Any]] | None:
+
+def chooser() -> Callable[[Sequence[Row]], Row] | None:
     """Function that asks for one of several; None without a terminal, where nobody can answer."""
-    return _choose if sys.stdin.isatty() and sys.stderr.isatty() else None
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return _by_number if os.environ.get("TERM") in {None, "", "dumb"} else _by_arrows
 
 
-def _choose(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _by_arrows(rows: Sequence[Row]) -> Row:
+    from gpuctl.cli.shared import list_choice
+
+    number = list_choice.choose([_line(row) for row in rows])
+    if number is None:
+        raise click.Abort
+    return rows[number]
+
+
+def _by_number(rows: Sequence[Row]) -> Row:
     for number, row in enumerate(rows, 1):
-        parts = [row["id"], row["name"], row["state"], f"{row['gpus']} x {row['gpu_type']}", place(row)]
-        until = f"until {row['expires']}" if row["expires"] else ""
-        click.echo(f"{number:>3}  {'  '.join(filter(None, [*parts, until]))}", err=True)
+        click.echo(f"{number:>3}  {_line(row)}", err=True)
     number = click.prompt("Number, or Ctrl-C for none", type=click.IntRange(1, len(rows)), err=True)
     return rows[number - 1]
+
+
+def _line(row: Row) -> str:
+    parts = [row["id"], row["name"], row["state"], f"{row['gpus']} x {row['gpu_type']}", place(row)]
+    until = f"until {row['expires']}" if row["expires"] else ""
+    return "  ".join(filter(None, [*parts, until]))

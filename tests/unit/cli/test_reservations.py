@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
-from gpuctl.cli.reservations.choice import _choose, chooser
+from gpuctl.cli.reservations.choice import _by_arrows, _by_number, chooser
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.unix_socket import serving
 from gpuctl.reservations.demo import Demo
@@ -131,7 +132,7 @@ def test_without_an_id_and_several_reservations_all_are_named(site: Site) -> Non
 def test_on_a_terminal_one_of_several_is_chosen_by_its_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.json("reserve", "--name", "first")
     site.json("reserve", "--name", "second")
-    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _choose)
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _by_number)
     words = ["reservations", "cancel", "--output", "json", "--socket", str(site.socket)]
     nothing = CliRunner().invoke(app, words, input="")
     assert nothing.exit_code != 0
@@ -146,12 +147,43 @@ def test_on_a_terminal_one_of_several_is_chosen_by_its_number(site: Site, monkey
 
 def test_nobody_picks_from_other_peoples_reservations_by_a_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = sorted([site.json("reserve", "--name", "same")["id"], site.json("reserve", "--name", "same")["id"]])
-    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _choose)
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _by_number)
     site.caller = BOB
     error = site.run("reservations", "cancel", "same").exception
     assert isinstance(error, GpuctlError)
     assert (error.exit_code, error.hint) == (2, f"name one by its id: {ids[0]} of ada, {ids[1]} of ada")
     assert len(site.json("reservations", "list")) == 2
+
+
+def test_on_a_terminal_one_of_several_is_chosen_with_the_arrow_keys(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [site.json("reserve")["id"], site.json("reserve")["id"]]
+    asked: list[list[str]] = []
+    answers = iter([None, 1])
+
+    def choose(lines: list[str]) -> int | None:
+        asked.append(lines)
+        return next(answers)
+
+    monkeypatch.setattr("gpuctl.cli.shared.list_choice.choose", choose)
+    monkeypatch.setattr("gpuctl.cli.reservations.commands.chooser", lambda: _by_arrows)
+    words = ["reservations", "cancel", "--output", "json", "--socket", str(site.socket)]
+    assert CliRunner().invoke(app, words).exit_code == 1
+    assert len(site.json("reservations", "list")) == 2
+    result = CliRunner().invoke(app, words)
+    assert json.loads(result.stdout)["id"] == asked[1][1].split()[0]
+    assert {line.split()[0] for line in asked[0]} == set(ids)
+
+
+@pytest.mark.parametrize(("kind", "function"), [("xterm-256color", _by_arrows), ("dumb", _by_number), ("", _by_number)])
+def test_a_terminal_without_a_cursor_asks_for_a_number(
+    kind: str, function: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: True)
+    assert chooser() is function
 
 
 def test_nobody_is_asked_without_a_terminal() -> None:

@@ -37,7 +37,7 @@ def answer(patch: pytest.MonkeyPatch, *codes: int | GpuctlError) -> None:
             raise code
         return Done(code, ""), b""
 
-    patch.setattr(eks_pod_jupyter.pod_exec, "read", read)
+    patch.setattr("gpuctl.edges.kube.pod_exec.read", read)
     patch.setattr(eks_pod_jupyter, "LOOK_S", 0)
 
 
