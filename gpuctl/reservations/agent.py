@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 
@@ -32,6 +33,15 @@ class Delivery:
     missed: str = ""
 
 
+@dataclass(frozen=True)
+class NodeSession:
+    """A session on a node: its reservation, account and GPUs by minor number."""
+
+    reservation: str
+    person: str
+    gpus: tuple[int, ...]
+
+
 class NodeAgent(Protocol):
     """A node. It remembers the highest fence of its orders, and raises `NotObeyed` for one that is older.
 
@@ -43,6 +53,9 @@ class NodeAgent(Protocol):
 
     def observe(self, fence: int) -> Observation:
         """Sessions that exist. OSError or `NotObeyed` if the node cannot be read."""
+
+    def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
+        """Use of sessions by their reservations. OSError or `NotObeyed` if it cannot be read."""
 
     def warn(self, person: str, text: str) -> Delivery:
         """Show a warning on the person's terminals, and write it to a file."""
@@ -73,6 +86,11 @@ class VisitedNode:
         rows = answer["sessions"]
         sessions = [Session(row["session"], row["attempt"], tuple(row["devices"])) for row in rows]
         return Observation(self.name, answer["fence"], sessions, tuple(answer["open_by"]))
+
+    def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
+        rows = [{"session": one.reservation, "person": one.person, "devices": list(one.gpus)} for one in sessions]
+        uses = self._ask("use", sessions=rows)["uses"]
+        return {row["session"]: Use(row["gpu_percent"], row["connections"]) for row in uses}
 
     def warn(self, person: str, text: str) -> Delivery:
         return Delivery(self._ask("warn", person=person, text=text)["terminals"])

@@ -12,7 +12,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.core.text import named
 from gpuctl.edges import unix_socket
 from gpuctl.reservations.rules import requests
-from gpuctl.reservations.rules.commands import Cancel, Edit, Extend
+from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
 
@@ -47,7 +47,7 @@ class Client:
         request = replace(request, gpu_type=requests.canonical_type(request.gpu_type, table))
         return self._act({"do": "submit", "request": asdict(request)})
 
-    def send(self, command: Cancel | Extend | Edit) -> Plain:
+    def send(self, command: Cancel | Extend | Edit | Keep) -> Plain:
         return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
 
     def mine(self, id_: str | None, doing: str, choose: Callable[[Sequence[Plain]], Plain] | None = None) -> Plain:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuctl.reservations.agent import Delivery, NotObeyed
+from gpuctl.reservations.agent import Delivery, NodeSession, NotObeyed
+from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, Node, Site
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
@@ -23,6 +24,7 @@ class SimulatedNode:
     def __init__(self, name: str) -> None:
         self.name, self.reachable = name, True
         self.warnings: list[str] = []
+        self.uses = Use(0.0, 1)
         self._fence, self._sessions = 0, dict[str, Session]()
 
     def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
@@ -37,6 +39,11 @@ class SimulatedNode:
     def observe(self, fence: int) -> Observation:
         self._check(fence)
         return Observation(self.name, fence, list(self._sessions.values()))
+
+    def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
+        if not self.reachable:
+            raise OSError("no answer")
+        return {one.reservation: self.uses for one in sessions}
 
     def warn(self, person: str, text: str) -> Delivery:
         self.warnings.append(f"{person}: {text}")

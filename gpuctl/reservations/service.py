@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NodeSession, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
-from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Message, Submit
+from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.forecast import Wait, forecast
+from gpuctl.reservations.rules.idle import Activity, Sample, judge, merged, record
 from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
 from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
@@ -25,8 +26,9 @@ from gpuctl.reservations.stores.base import Conflict, Store
 DOING = "ask the reservation service"
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
-COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit}
+COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
 REREAD_S = 60  # between two readings of nodes in doubt
+SAMPLE_S = 60  # between two readings of the use of sessions
 REWARN_S = 60  # between two tries of a warning that a node did not take
 MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
@@ -47,6 +49,7 @@ class Service:
         doubts: Mapping[str, str] | None = None,
         reread: Callable[[str], Node] | None = None,
     ) -> None:
+        self._samples, self._sampled_at = dict[str, list[Sample]](), 0
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
@@ -180,6 +183,9 @@ class Service:
         with self._lock:
             for name, observation in observations.items():
                 self._compare(name, observation, fences[name])
+        self._sample()
+        with self._lock:
+            self._decide("idle", self._judge_use)
             book = self.store.load()
             now = max(self.clock(), book.clock.at)
             self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
@@ -198,6 +204,38 @@ class Service:
                     "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
                 )
             self._advance()
+
+    def _sample(self) -> None:
+        """Read the use of active sessions, now and then. Samples of a service that was restarted begin again."""
+        now, book = self.clock(), self.store.load()
+        if not book.site.limits.idle_ends or 0 <= now - self._sampled_at < SAMPLE_S:
+            return
+        self._sampled_at = now
+        active = book.in_state(State.ACTIVE)
+        held: dict[str, list[NodeSession]] = {}
+        for row in active:
+            for slot in row.slots:
+                if slot.node not in self._silent_since:
+                    held.setdefault(slot.node, []).append(NodeSession(row.id, row.person, slot.gpus))
+        answers = self._on_all(list(held), lambda name: self.agents[name].use(held[name]))
+        uses = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
+        since = now - book.site.limits.idle_window_s - book.site.limits.idle_sample_gap_s
+        before = self._samples
+        self._samples = {
+            row.id: [
+                *(one for one in before.get(row.id, ()) if since <= one.at < now),
+                merged(now, [uses.get(slot.node, {}).get(row.id) for slot in row.slots]),
+            ]
+            for row in active
+        }
+
+    def _judge_use(self, draft: Draft) -> None:
+        limits = draft.book.site.limits
+        for row in draft.book.in_state(State.ACTIVE):
+            if limits.idle_ends:
+                record(draft, row, *judge(row, self._samples.get(row.id, ()), limits, draft.now))
+            elif row.idle_at is not None:
+                record(draft, row, Activity.BUSY, "idle detection is off")
 
     def _read_again(self) -> None:
         """Read the nodes whose first answer was bad once more, now and then: a repaired one takes sessions again."""
@@ -307,7 +345,8 @@ class Service:
         texts: dict[str, list[tuple[Reservation, str]]] = {}
         for row, warning in due:
             cause = "it is idle" if warning.idle else "its time is over"
-            minutes, more = max(1, round(warning.left_s / 60)), f"gpuctl reservations extend {row.id} --hours 1"
+            verb, minutes = "keep" if warning.idle else "extend", max(1, round(warning.left_s / 60))
+            more = f"gpuctl reservations {verb} {row.id} --hours 1"
             text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
             for node in warning.nodes:
                 texts.setdefault(node, []).append((row, text))
@@ -436,6 +475,8 @@ def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> di
         "submitted": row.submitted_at,
         "active": row.active_at,
         "expires": row.end_at,
+        "idle_end": row.idle_at,
+        "kept_until": row.keep_until_at or None,
         "finished": row.finished_at,
         "promised_start": row.promised_at if row.state is State.QUEUED else None,
         "earliest_start": wait.earliest_at if wait else None,

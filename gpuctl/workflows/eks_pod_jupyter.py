@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, fail, ok, unknown_because
+from gpuctl.edges import ports
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command
@@ -64,3 +65,13 @@ def check(place: Place, pod: Object) -> None:
     if not has_jupyter(pod):
         hint = f"`gpuctl eks pod {place.cluster} --jupyter --replace` makes it again with Jupyter; its workspace stays"
         raise InvalidInput(f"use Jupyter of {place.pod}", "the pod was made without Jupyter", hint)
+
+
+def local_port(asked: int | None) -> int:
+    """Port of this machine; None for the pod's number, or the next free one. `InvalidInput` if it is in use."""
+    usual = scripts.JUPYTER_PORT
+    if asked is None:
+        return next((port for port in range(usual, usual + 100) if ports.free(port)), usual)
+    if not ports.free(asked):
+        raise InvalidInput("forward Jupyter", f"the local port {asked} is in use", "choose another with --local")
+    return asked

@@ -9,7 +9,6 @@ import click
 from gpuctl.cli.eks import pod_options
 from gpuctl.cli.eks.pod_options import PodPlace
 from gpuctl.cli.shared import options
-from gpuctl.core.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,10 @@ def jupyter(request: JupyterCommand) -> None:
         click.echo(eks_pod_jupyter.token(cluster, place, pod))
         return
     eks_pod_jupyter.check(place, pod)
-    local = _local(request.local, JUPYTER_PORT)
+    local = eks_pod_jupyter.local_port(request.local)
     entry = eks_ssh.write_entry(cluster, place, pod)
     click.echo(
         f"Jupyter: http://127.0.0.1:{local} until Ctrl-C; the same command with --token prints its token", err=True
     )
     code = eks_ssh.forward(entry, local, JUPYTER_PORT)
     raise click.exceptions.Exit(code if code >= 0 else 128 - code)  # a shell's number for a signal
-
-
-def _local(asked: int | None, usual: int) -> int:
-    from gpuctl.edges import ports
-
-    if asked is None:
-        return next((port for port in range(usual, usual + 100) if ports.free(port)), usual)
-    if not ports.free(asked):
-        raise InvalidInput("forward Jupyter", f"the local port {asked} is in use", "choose another with --local")
-    return asked

@@ -113,6 +113,21 @@ def extend_(id_: str | None, hours: float, over_promise: bool, form: Output, soc
     _result(client.send(Extend(row["id"], round(hours * 3600), over_promise)), form)
 
 
+@click.command(name="keep")
+@id_argument
+@click.option("--hours", type=Finite(min=0, min_open=True), required=True, help="Hours without idle detection.")
+@options.output
+@socket_option
+def keep_(id_: str | None, hours: float, form: Output, socket: Path) -> None:
+    """Keep a session although nobody uses it; its end by time stays."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.commands import Keep
+
+    client = Client(socket)
+    row = client.mine(id_, "keep a reservation", chooser())
+    _result(client.send(Keep(row["id"], round(hours * 3600))), form)
+
+
 @click.command(name="edit")
 @id_argument
 @click.option("--name", help="New name.")
@@ -222,6 +237,11 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     help="Hours without an answer until a server counts as lost.",
 )
 @click.option(
+    "--idle-after",
+    type=Finite(min=0.25),
+    help="Hours without GPU work and ssh connections, after which a session is announced to end.  [default: never]",
+)
+@click.option(
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     default="/var/lib/gpuctl/reservations",
@@ -245,6 +265,7 @@ def serve_(
     longest: float,
     gpus_per_person: int | None,
     lost_after: float,
+    idle_after: float | None,
     state: Path,
     web: str,
     print_unit: bool,
@@ -269,6 +290,8 @@ def serve_(
         return
     limits = replace(Limits(), longest_s=round(longest * 3600), gpus_per_person=gpus_per_person)
     limits = replace(limits, node_lost_s=round(lost_after * 3600))
+    if idle_after is not None:
+        limits = replace(limits, idle_ends=True, idle_window_s=round(idle_after * 3600))
     limits = replace(limits, longest_extended_s=2 * limits.longest_s)
     ask = None
     if inventory is not None:

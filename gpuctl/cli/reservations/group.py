@@ -7,8 +7,8 @@ import click
 from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
-    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "list", "queue", "serve"),
-    *("show", "ssh-config"),
+    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "keep", "list", "queue"),
+    *("serve", "show", "ssh-config"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
 

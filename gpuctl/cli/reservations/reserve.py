@@ -95,6 +95,8 @@ def show(row: dict[str, Any]) -> None:
     )
     if row.get("warning"):  # a service of an older version answers none
         click.echo(_warned(row["warning"]))
+    if row.get("idle_end"):
+        click.echo(f"it ends early, as nobody uses it; to keep it: gpuctl reservations keep {row['id']} --hours 1")
     if row["state"] == "queued":
         click.echo(f"position {row['position']}, starts {start(row)}: {row['reason']}")
     elif row["state"] == "active":

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import TypeVar
 
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.model import Limits, Reservation, State
+
+Built = TypeVar("Built", int, float)
 
 
 class Activity(StrEnum):
@@ -31,6 +34,27 @@ class Sample:
     gpu_percent: float | None
     connections: int | None
     jupyter_s: int | None = -1
+
+
+@dataclass(frozen=True)
+class Use:
+    """Use of a session on one node, as in `Sample`."""
+
+    gpu_percent: float | None
+    connections: int | None
+
+
+def merged(at: int, uses: Sequence[Use | None]) -> Sample:
+    """Sample of a session from its nodes; None for one that could not be read. Work on any node is work."""
+    percents = [None if use is None else use.gpu_percent for use in uses]
+    connections = [None if use is None else use.connections for use in uses]
+    return Sample(at, _most(percents), _most(connections))
+
+
+def _most(values: Sequence[Built | None]) -> Built | None:
+    """The highest value; None if one is unknown and no other is above 0."""
+    known = [value for value in values if value is not None]
+    return max(known) if known and (any(known) or len(known) == len(values)) else None
 
 
 def judge(reservation: Reservation, samples: Sequence[Sample], limits: Limits, now: int) -> tuple[Activity, str]:

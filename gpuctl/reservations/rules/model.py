@@ -53,6 +53,7 @@ class Limits:
     pass_s: int = 60  # allowance for the time between two passes of the service, part of every promise
     stuck_factor: int = 6  # after so many allowances, a node that was not cleared leaves the pool
     node_lost_s: int = 180  # a node without an answer for so long counts as lost
+    idle_ends: bool = False  # sessions that nobody uses for the window end
     idle_window_s: int = HOUR
     idle_sample_gap_s: int = 300  # a longer gap between samples means unknown, not idle
     idle_notice_s: int = 30 * 60

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.reservations.agent import NodeSession
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, NodeState, Site
 from gpuctl.reservations.serve import Fleet, stored
 from gpuctl.reservations.service import Service
@@ -126,6 +127,13 @@ def test_two_people_have_their_gpus_at_the_same_time_and_nobody_elses(lab: Lab, 
     assert opened(host, "bob") == theirs["gpus"]
     lab.cancel(BOB, second)
     assert not host.exists("/etc/profile.d/gpuctl-reservations.sh")
+
+
+def test_connections_of_real_sshd_are_counted_by_account(lab: Lab) -> None:
+    rows = [NodeSession("logged in", "admin", (0,)), NodeSession("away", "ada", (1,))]  # this visit is one of admin
+    uses = lab.fleet.agents["lab-1"].use(rows)
+    assert (uses["logged in"].connections or 0) >= 1
+    assert uses["away"].connections == 0
 
 
 TERMINAL = """import os, select

@@ -186,6 +186,15 @@ def test_a_terminal_without_a_cursor_asks_for_a_number(
     assert chooser() is function
 
 
+def test_a_session_is_kept_although_nobody_uses_it(site: Site) -> None:
+    site.json("reserve")
+    kept = site.json("reservations", "keep", "--hours", "2")
+    assert kept["kept_until"] == "2026-01-05T10:00:00Z"
+    refused = site.run("reservations", "keep", "--hours", "11")
+    assert isinstance(refused.exception, GpuctlError)
+    assert (refused.exception.exit_code, refused.exception.hint) == (2, "600 minutes are left for it")
+
+
 def test_nobody_is_asked_without_a_terminal() -> None:
     assert chooser() is None
 

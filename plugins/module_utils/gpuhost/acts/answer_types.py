@@ -81,6 +81,14 @@ class GpuSession(TypedDict):
     devices: list[Count]
 
 
+class GpuSessionUse(TypedDict):
+    """See `session_use.read`; None if it could not be read."""
+
+    session: str
+    gpu_percent: float | None
+    connections: Count | None
+
+
 class GpuSessions(TypedDict):
     """See `gpu_sessions.run`. `refused`: why the order was not carried out. `fence`: the highest that is known.
 
@@ -92,6 +100,7 @@ class GpuSessions(TypedDict):
     sessions: list[GpuSession]
     terminals: Count
     open_by: list[str]
+    uses: list[GpuSessionUse]
 
 
 ACTS: Mapping[str, type] = {

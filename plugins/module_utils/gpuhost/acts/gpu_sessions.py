@@ -69,35 +69,32 @@ def users_of(path: str | os.PathLike[str]) -> list[int]:
 
 
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{refused, fence, sessions, terminals, open_by}: see `answer_types.GpuSessions`. OSError: it is not permitted.
+    """{refused, fence, sessions, terminals, open_by, uses}, as `answer_types.GpuSessions`. OSError: not permitted.
 
-    Request: `do` (observe, prepare, clear, clean, warn), `service` (identity of the service that gives the orders),
+    Request: `do` (observe, prepare, clear, clean, warn, use), `service` (identity of the service that gives orders),
     `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
-    default `STATE`). All but warn: `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices` (minors),
-    `person`, `variables`. clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`. `end_s`: time
-    between SIGTERM and SIGKILL.
+    default `STATE`). All but warn and use: `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices`
+    (minors), `person`, `variables`. clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`.
+    use: `sessions`, see `session_use.read`. `end_s`: time between SIGTERM and SIGKILL.
     """
     try:
         if request["do"] == "warn":
             return _answer(terminals=_warn(host, request["person"], request["text"]))
+        if request["do"] == "use":
+            from . import session_use
+
+            return _answer(uses=session_use.read(host, request["sessions"]))
         with alone(host):
             book = _Book(host, request)
             _ORDERS[request["do"]](book, request)
-            open_by = book.open_by() if request["do"] == "observe" else ()
+            open_by = book.open_by() if request["do"] == "observe" else []
             return _answer(fence=book.fence, sessions=book.observed(), open_by=open_by)
     except Refused as refusal:
         return _answer(refused=str(refusal), open_by=refusal.open_by)
 
 
-def _answer(
-    refused: str = "",
-    fence: int = 0,
-    sessions: Sequence[Mapping[str, Any]] = (),
-    terminals: int = 0,
-    open_by: Sequence[str] = (),
-) -> dict[str, Any]:
-    plain = {"refused": refused, "fence": fence, "sessions": list(sessions), "terminals": terminals}
-    return {**plain, "open_by": list(open_by)}
+def _answer(**values: Any) -> dict[str, Any]:
+    return {"refused": "", "fence": 0, "sessions": [], "terminals": 0, "open_by": [], "uses": [], **values}
 
 
 @contextlib.contextmanager
