@@ -67,11 +67,11 @@ def check(place: Place, pod: Object) -> None:
         raise InvalidInput(f"use Jupyter of {place.pod}", "the pod was made without Jupyter", hint)
 
 
-def local_port(asked: int | None) -> int:
-    """Port of this machine; None for the pod's number, or the next free one. `InvalidInput` if it is in use."""
+def local_port(number: int | None) -> int:
+    """Port of this machine; None for 8888, or the next free one. `InvalidInput` if it is in use."""
     usual = scripts.JUPYTER_PORT
-    if asked is None:
+    if number is None:
         return next((port for port in range(usual, usual + 100) if ports.free(port)), usual)
-    if not ports.free(asked):
-        raise InvalidInput("forward Jupyter", f"the local port {asked} is in use", "choose another with --local")
-    return asked
+    if not ports.free(number):
+        raise InvalidInput("forward Jupyter", f"the local port {number} is in use", "choose another with --local")
+    return number
