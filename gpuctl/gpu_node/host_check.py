@@ -193,13 +193,15 @@ def judge_packages(host: str, facts: HostGpuFacts, request: StackRequest, known:
 
 
 def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
-    """Nothing can be installed while dpkg has not completed its last work."""
+    """Nothing can be installed while dpkg or rpm has not completed its last work."""
     if facts.interrupted is None:
         message = f"packages left half done could not be read{facts.why('interrupted')}"
         return [unknown("interrupted", host, message, AS_ROOT)]
     if facts.interrupted:
-        hint = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
-        return [fail("interrupted", host, f"dpkg was interrupted: {named(facts.interrupted)}", hint)]
+        by_rpm = (facts.distribution or "").startswith(("rhel", "amzn"))
+        name, command = ("rpm", "dnf remove --duplicates") if by_rpm else ("dpkg", "dpkg --configure -a")
+        hint = f"`gpuctl bootstrap gpu-node` completes it first; or run {command} on the host"
+        return [fail("interrupted", host, f"{name} was interrupted: {named(facts.interrupted)}", hint)]
     return []
 
 

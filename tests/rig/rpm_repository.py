@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SPEC = """Name: {name}
@@ -19,7 +19,12 @@ AutoReqProv: no
 {more}
 %description
 stand-in of gpuctl's tests
+{scripts}
+%install
+mkdir -p %{{buildroot}}
+{install}
 %files
+{files}
 """
 MODULE = """---
 document: modulemd
@@ -41,20 +46,31 @@ data:
 DNF = """#!/bin/sh
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec {dnf} --installroot={root} --releasever=9 \\
   --setopt=reposdir={root}/etc/yum.repos.d --setopt=module_platform_id=platform:el9 \\
-  --setopt=cachedir={root}/var/cache/dnf "$@"
+  --setopt=cachedir={root}/var/cache/dnf --setopt=pluginconfpath={root}/etc/dnf/plugins "$@"
 """
+RPM = '#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin exec {rpm} --root={root} "$@"\n'
+LOCKS = "/etc/dnf/plugins/versionlock.list"
 MISSING = [name for name in ("dnf", "rpmbuild", "createrepo_c", "modifyrepo_c") if not shutil.which(name)]
 
 
 @dataclass(frozen=True)
 class Rpm:
-    """`more`: lines of the spec, such as Requires."""
+    """`more`: lines of the spec, such as Requires; `files`: path -> content; `scripts`: sections such as %post."""
 
     name: str
     version: str
     release: str = "1.el9"
     epoch: int = 3
     more: str = ""
+    files: Mapping[str, str] = field(default_factory=dict, hash=False)
+    scripts: str = ""
+
+    @property
+    def spec(self) -> str:
+        install = "".join(
+            f"install -D /dev/stdin %{{buildroot}}{path} <<'END'\n{text}\nEND\n" for path, text in self.files.items()
+        )
+        return SPEC.format(**{**vars(self), "install": install, "files": "\n".join(self.files)})
 
     @property
     def nevra(self) -> str:
@@ -72,15 +88,20 @@ class RpmRoot:
         self._work.mkdir()
         repo = f"[cuda-rhel9]\nname=stand-in\nbaseurl=file://{self.repository}\ngpgcheck=0\n"
         (self.root / "etc/yum.repos.d/cuda-rhel9.repo").write_text(repo)
-        dnf = self.root / "usr/bin/dnf"
-        dnf.write_text(DNF.format(dnf=shutil.which("dnf"), root=self.root))
-        dnf.chmod(0o755)
+        for name, script in (("dnf", DNF), ("rpm", RPM)):
+            program = self.root / "usr/bin" / name
+            program.write_text(script.format(**{name: shutil.which(name)}, root=self.root))
+            program.chmod(0o755)
+        plugins = self.root / "etc/dnf/plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "versionlock.conf").write_text(f"[main]\nenabled = 1\nlocklist = {self.root}{LOCKS}\n")
+        (self.root / LOCKS[1:]).write_text("")
 
     def offer(self, packages: Sequence[Rpm], stream: str = "", of_stream: Sequence[Rpm] = ()) -> None:
         """Add packages to the repository, some of them in a module stream ("nvidia-driver:580-open")."""
         for package in packages:
             spec = self._work / f"{package.name}.spec"
-            spec.write_text(SPEC.format(**vars(package)))
+            spec.write_text(package.spec)
             places = [f"--define=_topdir {self._work}", f"--define=_rpmdir {self.repository}"]
             _run("rpmbuild", "-bb", "--quiet", *places, f"--define=_dbpath {self._work}/db", spec)
         _run("createrepo_c", "-q", self.repository)
@@ -92,9 +113,14 @@ class RpmRoot:
             _run("modifyrepo_c", "--mdtype=modules", modules, self.repository / "repodata")
         self.dnf("makecache", "-q", "--refresh")
 
-    def dnf(self, *words: str) -> None:
-        _run(self.root / "usr/bin/dnf", "-y", *words)
+    def dnf(self, *words: str) -> str:
+        return _run(self.root / "usr/bin/dnf", "-y", *words)
+
+    def packages(self) -> dict[str, str]:
+        """Name -> version with its epoch, of the packages that are installed."""
+        shown = _run(self.root / "usr/bin/rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
+        return dict(row.split() for row in shown.splitlines())
 
 
-def _run(*argv: object) -> None:
-    subprocess.run([str(word) for word in argv], check=True, capture_output=True, text=True)
+def _run(*argv: object) -> str:
+    return subprocess.run([str(word) for word in argv], check=True, capture_output=True, text=True).stdout

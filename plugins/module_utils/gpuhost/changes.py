@@ -12,13 +12,14 @@ from . import undo as undoing
 from .converge import Run, converge
 from .facts import machine
 from .facts.machine import Machine
+from .facts.stack import interrupted_rpms
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .lock import last_run, lock
 from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, InvalidRequest, Knob, Reading
 from .overlays import select
 from .record import Owned, Record
-from .resources import deb, show
+from .resources import deb, rpm, show
 from .snapshot import HostSnapshot
 
 READ_ONLY = "its disk cannot be written"
@@ -223,18 +224,18 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
 
 
 def repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Let dpkg complete what it was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    """Complete what dpkg or rpm was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    of_dpkg = bool(host.which("dpkg-query"))
     if request.get("check"):
-        return {"repaired": deb.interrupted(host)}
+        return {"repaired": deb.interrupted(host) if of_dpkg else interrupted_rpms(host)}
     if not records.can_be_kept(host):
         raise InvalidRequest(READ_ONLY, "make the disk writable")
     with lock(host, str(request.get("actor", ""))):
         try:
-            return {"repaired": deb.repair(host)}
+            return {"repaired": deb.repair(host) if of_dpkg else rpm.repair(host, interrupted_rpms(host))}
         except RuntimeError as error:
-            raise InvalidRequest(
-                str(error), "look at dpkg --audit on the host; a full disk needs room first"
-            ) from error
+            look = "dpkg --audit" if of_dpkg else "dnf check --duplicates"
+            raise InvalidRequest(str(error), f"look at {look} on the host; a full disk needs room first") from error
 
 
 def kept_records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:

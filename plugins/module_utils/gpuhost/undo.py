@@ -9,8 +9,8 @@ from .facts.package_lists import offered as offered_versions
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
-from .record import Owned
-from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, show, slurm
+from .record import PACKAGES, Owned
+from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, rpm, show, slurm
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -19,6 +19,7 @@ DISTURBS = {
     "irq": "moves interrupts of running devices",
     "restart": "restarts services",
     "deb": "changes packages of the GPUs' software",
+    "rpm": "changes packages of the GPUs' software",
     "efa": "reloads the EFA driver under running programs",
 }
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
@@ -51,10 +52,10 @@ def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owne
 
 def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool) -> Reading:
     steps, strangers = [], []
-    debs = _debs(snapshot.host, owned)
+    packages = _packages(snapshot.host, owned)
     for entry in owned:
         try:
-            now = _text_now(snapshot, entry, debs)
+            now = _text_now(snapshot, entry, packages)
         except UNREADABLE as error:
             return Reading(
                 knob, "as before", state=UNKNOWN, reason=f"cannot read {entry.setting}: {error}", restores=True
@@ -88,17 +89,20 @@ def _to_restore(host: Host, knob: str, steps: list[Step]) -> Reading:
     )
 
 
-def _text_now(snapshot: HostSnapshot, entry: Owned, debs: Mapping[str, str | None]) -> str | None:
-    return debs[entry.setting] if entry.setting in debs else snapshot.now(entry.setting)
+def _text_now(snapshot: HostSnapshot, entry: Owned, packages: Mapping[str, str | None]) -> str | None:
+    return packages[entry.setting] if entry.setting in packages else snapshot.now(entry.setting)
 
 
-def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
+def _packages(host: Host, owned: list[Owned]) -> dict[str, str | None]:
     """Texts of the packages by setting, by one query; empty if it fails, as each is then read alone."""
-    names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith("deb:")]
-    try:
-        return {f"deb:{name}": text for name, text in deb.states(host, names).items()} if names else {}
-    except UNREADABLE:
-        return {}
+    texts: dict[str, str | None] = {}
+    for kind, states in (("deb", deb.states), ("rpm", rpm.states)):
+        names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith(f"{kind}:")]
+        try:
+            texts.update({f"{kind}:{name}": text for name, text in states(host, names).items()} if names else {})
+        except UNREADABLE:
+            return {}
+    return texts
 
 
 def _unavailable(host: Host, steps: list[Step]) -> str:
@@ -112,9 +116,9 @@ def _unavailable(host: Host, steps: list[Step]) -> str:
     if any(wrong):
         return wrong[0]
     earlier = {
-        step.setting.partition(":")[2]: version
+        step.setting.partition(":")[2].partition("=")[0]: version
         for step in steps
-        if step.setting.startswith("deb:") and (version := deb.version_of(step.after)) != deb.version_of(step.before)
+        if step.setting.startswith(PACKAGES) and (version := deb.version_of(step.after)) != deb.version_of(step.before)
     }
     earlier = {name: version for name, version in earlier.items() if version}
     offered = offered_versions(host, [*earlier], "") if earlier else {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import model
 from ..efa import state as efa
 from ..host import Host, Result
-from ..resources import deb
+from ..resources import deb, rpm
 from ..resources.module import module_info
 from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
@@ -183,13 +183,18 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    """Packages that dpkg has left half done."""
+    """Packages that dpkg or rpm has left half done."""
     if not host.which("dpkg-query") and not host.which("rpm"):
         raise Unreadable("neither dpkg nor rpm is on this host")
     try:
-        return deb.interrupted(host) if host.which("dpkg-query") else []
+        return deb.interrupted(host) if host.which("dpkg-query") else interrupted_rpms(host)
     except model.Unreadable as error:
         raise Unreadable(str(error)) from error
+
+
+def interrupted_rpms(host: Host) -> list[str]:
+    """Packages of the stack in two versions at once, as an interrupted rpm leaves them."""
+    return sorted(name for name in rpm.duplicates(host) if _CONCERNS.search(name))
 
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..host import Host, Result
 from .additions import apt_with
-from .package_lists import APT_READ_ONLY, LIMIT_S, dnf_read_only, manager
+from .package_lists import APT_READ_ONLY, LIMIT_S, WITHOUT_LOCKS, dnf_read_only, manager
 
 PREFERENCES = "/etc/apt/preferences.d"
 APT = ("--simulate", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install")
@@ -59,6 +59,7 @@ def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Res
     with dnf_read_only(host) as options:
         return host.run(
             *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0"),
+            *WITHOUT_LOCKS,  # the versions are exact, and gpuctl's own locks are of those before
             # Modules of the two flavours exclude each other: what would go is for the controller to judge.
             *("--allowerasing", "install", "--", *packages),
             limit=LIMIT_S,

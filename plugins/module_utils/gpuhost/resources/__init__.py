@@ -22,11 +22,13 @@ from . import (
     irq,
     kubelet,
     line,
+    lock,
     module,
     mps,
     package,
     repository,
     restart,
+    rpm,
     slurm,
     swap,
     unit,
@@ -52,6 +54,8 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "comment": comment.Comment,
     "repository": repository.Repository,  # after the files, as its key is one
     "deb": deb.Deb,
+    "rpm": rpm.Rpm,
+    "lock": lock.Lock,  # on the versions that are there by then
     "module": module.Module,
     "efa": efa.Efa,  # after the driver, against whose module it builds one of its own
     "grubby": grubby.Grubby,
