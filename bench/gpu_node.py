@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 DRIVER, TOOLKIT, DCGM = "580.178.04", "1.20.0", "4.6.0-1"
 STACK = {"driver": DRIVER, "toolkit": TOOLKIT, "dcgm": DCGM}
 ROLES = ("nvidia_driver", "fabric_manager", "container_toolkit", "dcgm")
-FLOOR = "the floor: ssh that asks dpkg-query, cold"
+FLOOR = "the floor: ssh that starts Python, which asks dpkg, apt-mark and modinfo, cold"
 BOOTSTRAP = "gpuctl bootstrap gpu-node"
 MOST_TIMES = 2.5
 SET = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
@@ -40,6 +40,13 @@ PACKAGES = {**dict.fromkeys(SET, f"{DRIVER}-1ubuntu1"), **OTHERS}
 UNITS = ("nvidia-dcgm.service", "nvidia-cdi-refresh.path")
 INSTALL = "test \"$(dpkg-query -W -f '${{Version}}' {0})\" = {1} || {{ apt-get -y install {0}={1}; echo changed; }}"
 HOLD = "apt-mark showhold | grep -qx {0} || {{ apt-mark hold {0}; echo changed; }}"
+
+
+ASKED = (("dpkg-query", "-W", *PACKAGES), ("apt-mark", "showhold"), ("modinfo", "-F", "version", "nvidia"))
+READER = f"""import subprocess
+for argv in {ASKED!r}:
+    print(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+"""
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,8 @@ def sides(ground: Fleet) -> list[Side]:
     plain = {"ANSIBLE_CONFIG": str(config)}
     ours = {**plain, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "build/collections")}
     ansible = str(Path(sys.executable).parent / "ansible-playbook")
-    by_hand = f"dpkg-query -W {' '.join(PACKAGES)}; apt-mark showhold; modinfo -F version nvidia"
     return [
-        Side(FLOOR, [sys.executable, "-m", "bench.floor", inventory, by_hand]),
+        Side(FLOOR, [sys.executable, "-m", "bench.floor", inventory, "/usr/bin/python3 -IS -"], stdin=READER),
         Side(BOOTSTRAP, [GPUCTL, "bootstrap", "gpu-node", "-i", inventory, "--stack", str(stack), "--yes"], folders),
         Side("playbooks/gpu_node.yml, its roles", [ansible, "-i", str(grouped), "playbooks/gpu_node.yml"], ours),
         Side("a plain playbook, tuned", [ansible, "-i", inventory, str(ground.folder / "peer.yml")], plain),

@@ -205,6 +205,26 @@ def test_a_transaction_that_fails_is_taken_back_and_one_that_is_not_planned_is_r
     assert state(root) == before
 
 
+def test_only_packages_that_the_repositorys_key_has_signed_are_installed(root: RpmRoot) -> None:
+    root.dnf("install", PLUGIN)  # of the distribution, whose key signs it
+    before = state(root)
+    root.sign("stranger", trusted=["nvidia"])
+    refused = bring(root, NEW)
+    assert states(refused) == {KNOB: "failed"}
+    assert "cannot change" not in reason(refused)
+    assert "Public key for " in reason(refused)
+    assert "is not installed" in reason(refused)
+    assert state(root) == before
+
+    root.sign("nvidia", trusted=["nvidia"])
+    answer = bring(root, NEW)
+    assert states(answer) == {KNOB: "ok"}, reason(answer)
+    undo(root.root, allow_busy=True)
+    packages, *rest = state(root)
+    packages.pop("gpg-pubkey")  # dnf has imported the key with the first package
+    assert (packages, *rest) == before
+
+
 def test_efa_is_left_to_its_installer(root: RpmRoot) -> None:
     answer = tune(root.root, {"gpu_stack.efa": {"shown": "1.48.0", "efa": {"version": "1.48.0"}}}, scope="gpu_stack")
     assert states(answer) == {"gpu_stack.efa": "refused"}

@@ -113,6 +113,34 @@ class RpmRoot:
             _run("modifyrepo_c", "--mdtype=modules", modules, self.repository / "repodata")
         self.dnf("makecache", "-q", "--refresh")
 
+    def sign(self, signer: str, trusted: Sequence[str]) -> None:
+        """Sign all packages with a key of this name, and let dnf verify them by the keys of these names alone."""
+        home = self._work / "gnupg"
+        home.mkdir(mode=0o700, exist_ok=True)
+        gpg = ("gpg", "--homedir", home, "--batch", "--passphrase", "")
+        keys = self.root / "etc/pki/rpm-gpg"
+        keys.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in {signer, *trusted} - {path.stem for path in keys.iterdir()}:
+                _run(*gpg, "--quick-generate-key", name, "rsa2048", "sign", "never")
+                (keys / f"{name}.asc").write_text(_run(*gpg, "--armor", "--export", name))
+            places = [f"--define=__gpg {shutil.which('gpg')}", f"--define=_gpg_path {home}"]
+            _run("rpmsign", *places, f"--define=_gpg_name {signer}", "--resign", *self.repository.rglob("*.rpm"))
+        finally:
+            subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
+        modules = next(self.repository.glob("repodata/*modules.yaml*"), None)
+        kept = self._work / modules.name if modules else None
+        if modules and kept:
+            shutil.copy(modules, kept)
+        _run("createrepo_c", "-q", self.repository)
+        if kept:
+            _run("modifyrepo_c", "--mdtype=modules", kept, self.repository / "repodata")
+        repository = self.root / "etc/yum.repos.d/cuda-rhel9.repo"
+        text = repository.read_text().partition("gpgcheck=")[0]
+        named = " ".join(f"file://{keys}/{name}.asc" for name in trusted)
+        repository.write_text(f"{text}gpgcheck=1\ngpgkey={named}\n")
+        self.dnf("makecache", "-q", "--refresh")
+
     def dnf(self, *words: str) -> str:
         return _run(self.root / "usr/bin/dnf", "-y", *words)
 

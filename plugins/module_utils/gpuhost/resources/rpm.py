@@ -32,6 +32,7 @@ _SECTION = re.compile(r"^(\S.*):$", re.MULTILINE)
 _ROW = re.compile(r"^ (\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.,]+ ?[kMG]?B?\s*$", re.MULTILINE)
 _REPLACED = re.compile(r"^     replacing  (\S+)\.\w+ ", re.MULTILINE)
 _SCRIPT = re.compile(r"^.*(?:scriptlet failed|Error in \S+ scriptlet).*$", re.MULTILINE)
+_UNSIGNED = re.compile(r"^(?:Package \S+ is not signed|Public key for \S+ is not installed).*$", re.MULTILINE)
 _PLAIN = re.compile(r"[\w.+:~^-]+")
 
 
@@ -219,10 +220,20 @@ def resolved(text: str) -> tuple[dict[str, str], set[str]]:
 
 
 def _download(host: Host, due: Change) -> None:
+    """Download packages and verify their signatures; a key that dnf has imported in vain goes again."""
+    known = _keys(host)
     result = _dnf(host, due, "--assumeyes", "--downloadonly", changes=True)
     reason = _reason(result)
     if reason or not result.ok:
+        imported = sorted(_keys(host) - known)
+        if imported:
+            host.run("rpm", "--erase", "--", *imported, changes=True)
         raise RuntimeError(f"cannot download the packages: {reason or result.last_line}")
+
+
+def _keys(host: Host) -> set[str]:
+    """Keys that rpm has imported, as it calls them."""
+    return {f"{row.name}-{row.version}" for row in installed(host) if row.name == "gpg-pubkey"}
 
 
 def _run(host: Host, due: Change, desired: Mapping[str, str | None], what: str) -> None:
@@ -250,7 +261,7 @@ def _reason(result: Result) -> str:
         return result.last_line
     text = f"{result.err}\n{result.out}"
     blocks = re.findall(r"^(?:Error|Failed|\[Errno \d+\]).*(?:\n[ -].*)*", text, re.MULTILINE)
-    lines = (" ".join(re.sub(r"^Error:", "", block).split()) for block in blocks)
+    lines = (" ".join(re.sub(r"^Error:", "", block).split()) for block in [*_UNSIGNED.findall(text), *blocks])
     return "; ".join(line for line in dict.fromkeys(lines) if line and line != "Operation aborted.")
 
 
