@@ -26,7 +26,7 @@ from bench.report import progress
 from bench.sides import GPUCTL
 from gpuctl.core import run_history as runs
 from tests.integration.cluster.deploy import lab as made
-from tests.integration.cluster.deploy.lab import Lab, Provisioner
+from tests.integration.cluster.deploy.lab import Lab, standin_provisioner
 from tests.rig.kube.assets import assets, missing
 from tests.rig.kube.kubelet import running
 from tests.rig.kube.plane import Plane
@@ -144,7 +144,7 @@ def ground(top: Path) -> Iterator[Ground]:
             made.node(plane, f"gpu-{number}")
         made.prepare(plane, NODES)
         plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        with Provisioner(plane):
+        with standin_provisioner(plane):
             _fill(plane)
             _lab(plane, top).deploy(nodes=NODES, limit_s=0)
             made.wait_for(lambda: _ours_run(plane), 120)

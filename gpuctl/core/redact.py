@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from urllib.parse import quote, quote_plus
 
 GONE = "<removed>"
@@ -105,8 +106,6 @@ PATTERNS = (
     r"(?P<keep>(?i:aws)\S{0,100}\s{0,20}[:=]\s{0,20}[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
 KEY_EDGE = re.compile(rf"-----(BEGIN|END) {KEY_NAME}-----")
-SHAPED = [KEY_EDGE, *(re.compile(pattern) for pattern in SHAPES)]
-READ = [re.compile(pattern) for pattern in PATTERNS]
 DOCKER_AUTH = re.compile(rf"({QUOTE}auth{QUOTE}[ \t]*:[ \t]*{QUOTE})([A-Za-z0-9+/_-]{{8,}}={{0,2}})(?={QUOTE})")
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
 QUOTED: tuple[Callable[[str], str], ...] = (
@@ -135,7 +134,7 @@ def removed(text: str, known: Iterable[str] | Known = ()) -> tuple[str, int]:
     text, count = (known if isinstance(known, Known) else Known(known)).removed(text)
     text, replaced = _without_keys(text)
     count += replaced
-    for pattern in READ:
+    for pattern in _compiled(PATTERNS):
         text, replaced = pattern.subn(_without, text)
         count += replaced
     before = text.count(GONE)
@@ -146,7 +145,13 @@ def removed(text: str, known: Iterable[str] | Known = ()) -> tuple[str, int]:
 
 def has_credential(text: str) -> bool:
     """True if a text holds a credential by its shape, rather than a name for one, a path or a reference ($(NAME))."""
-    return any("$(" not in match[0] for pattern in SHAPED for match in pattern.finditer(text))
+    return any("$(" not in match[0] for pattern in (KEY_EDGE, *_compiled(SHAPES)) for match in pattern.finditer(text))
+
+
+@cache
+def _compiled(patterns: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Compile when a text is read: it takes longer than the start of many commands that import this module."""
+    return [re.compile(pattern) for pattern in patterns]
 
 
 def _forms(known: Iterable[str]) -> list[str]:

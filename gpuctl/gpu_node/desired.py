@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.gpu_node import rdma, resolution
+from gpuctl.gpu_node import nccl_tests, rdma, resolution
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rows import Knowledge
 
 KIND = "gpu_stack"
-PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma", "nccl_tests")
 NOUVEAU = "/etc/modprobe.d/gpuctl-nvidia.conf"
 PIN = "/etc/apt/preferences.d/gpuctl-nvidia.pref"
 MODULES = "/etc/modules-load.d/gpuctl-nvidia.conf"
@@ -48,6 +48,7 @@ def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequenc
         "dcgm": _dcgm(made, known),
         "efa": _efa(made),
         "rdma": _rdma(made, known),
+        "nccl_tests": _nccl_tests(made, parts),
     }
     return [_knob(part, (values[part] if part in parts else None) or {}) for part in PARTS]
 
@@ -179,6 +180,18 @@ def _rdma(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
     # Beside a driver that waits for its reboot, the modules cannot be loaded: they are at boot.
     more = {"files": {RDMA_MODULES: text}, "built": built, "modules": modules, "start": made.reboot is False}
     return {**packages, "shown": ", ".join(shown), **more}
+
+
+def _nccl_tests(made: StackPlan, parts: Sequence[str]) -> dict[str, Any] | None:
+    component = _component(made, nccl_tests.NAME)
+    if component is None:
+        return None
+    event = dict(made.waits).get(component.name)
+    if event is not None:
+        # With other parts it is left out, as a refusal would stop their roll-out before its reboot; verify fails it.
+        is_alone = tuple(parts) == ("nccl_tests",)
+        return {"refused": event} if is_alone and event.startswith(nccl_tests.LACKS) else None
+    return {"shown": component.desired, "nccl_tests": dict(made.nccl_tests)}
 
 
 def _of(component: Component) -> dict[str, Any]:

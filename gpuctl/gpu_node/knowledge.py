@@ -181,6 +181,16 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
             module=Text(r"\d+\.\d+", "a version such as 1.16"),
         ),
     },
+    "nccl_tests.yml": {
+        "nccl_tests": _rows(
+            rows.NcclTests,
+            "rows",
+            {
+                "version": Text(r"\d+\.\d+\.\d+", "a version such as 2.17.6"),
+                "sha256": Text(r"[0-9a-f]{64}", "64 hexadecimal digits"),
+            },
+        )
+    },
     "mig.yml": {
         "mig": _rows(
             rows.Mig,

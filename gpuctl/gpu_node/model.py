@@ -116,6 +116,9 @@ class HostGpuFacts:
     efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
     gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
     gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
+    nccl_tests: str | None  # "2.17.6 sm_90 DIGEST" of the build, or the version of the site's test; ""
+    nccl_tests_lacks: tuple[str, ...] | None  # what a build lacks, or why the site's test does not run
+    compute: tuple[str, ...] | None  # compute capabilities of the GPUs, if tests are built for them
     unread: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def why(self, *names: str) -> str:
@@ -148,6 +151,10 @@ class StackRequest:
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
     peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
     gdrcopy: str | None = None  # version of its packages, 2.5.2-1
+    nccl_tests: str | None = None  # version to build, or a folder with the site's build
+    nccl_tests_source: str | None = None  # where its archives are; None for GitHub
+    nccl_tests_sha256: str | None = None  # of the archive; None for the known one
+    after_driver: bool = False  # True if the site sets a driver, and this request leaves it to another task
     after_efa: bool = False  # True if the site sets efa, and this request leaves it to another task
 
     @property
@@ -165,7 +172,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy or peer memory.
+    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy, peer memory or nccl-tests.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
     installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its
@@ -206,6 +213,7 @@ class StackPlan:
     efa_kind: str = ""
     efa_uri: str = ""  # where EFA's archives are
     efa_keys: tuple[str, ...] = ()  # fingerprints that may sign them
+    nccl_tests: tuple[tuple[str, str], ...] = ()  # folder to check, or version, sha256 and uri to build
     holds: tuple[str, ...] = ()
     pin: str = ""
     reboot: bool | None = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
-from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, offers, rdma
+from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, nccl_tests, offers, rdma
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
@@ -52,9 +52,11 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
     reboot = needs_reboot(facts, flavour, request) if driver else Choice("no", flavour.why)
     planned = [components.toolkit(case), components.dcgm(case), components.efa(case)]
     direct = rdma.decide(case, flavour, reboot, planned[-1][0])
+    tests, more_findings, waits = nccl_tests.decide(case, reboot, planned[-1][0])
     others = [*(component for component, _ in planned if component is not None), *direct.parts]
+    others += [tests] if tests is not None else []
     parts = [*([driver.component] if driver else []), *others]
-    findings += [*(finding for _, more in planned for finding in more), *direct.findings]
+    findings += [*(finding for _, more in planned for finding in more), *direct.findings, *more_findings]
     findings += judge_host(case, driver, parts)
     chosen = driver.chosen if driver else None
     service = next((row for row in known.fabric if row.name == fabric.value), None) if driver else None
@@ -69,11 +71,12 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
-        waits=direct.waits,
+        waits=(*direct.waits, *waits),
         imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
         efa_kind=(request.efa_kind or components.FULL) if request.efa else "",
         efa_uri=components.efa_uri(case) if request.efa else "",
         efa_keys=components.efa_keys(case) if request.efa else (),
+        nccl_tests=tuple(nccl_tests.archive(request, known).items()),
         additions=tuple(row for row in facts.additions or () if not row.wrong),
         holds=holds(chosen, flavour, fabric, request, facts) if chosen else (),
         pin=offers.filled(chosen.pin, request) if chosen and isinstance(request.driver, DriverVersion) else "",

@@ -174,6 +174,13 @@ class GdrCopy:
 
 
 @dataclass(frozen=True)
+class NcclTests:
+    version: str
+    sha256: str
+    source: str
+
+
+@dataclass(frozen=True)
 class DmaBuf:
     """First kernel in which an adapter's driver registers memory by DMA-BUF.
 
@@ -213,6 +220,7 @@ class Knowledge:
     efa: tuple[Efa, ...]
     gdrcopy: tuple[GdrCopy, ...]
     dmabuf: tuple[DmaBuf, ...]
+    nccl_tests: tuple[NcclTests, ...]
     mig: tuple[Mig, ...]
 
     def model(self, gpu: PciGpu) -> GpuModel | None:

@@ -40,7 +40,8 @@ def _source(text: str) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    return text.rstrip("/") if re.fullmatch(r"(https?://[^\s/]|file:/)\S*", text) else None
+    # No user and password: addresses are shown, logged and recorded.
+    return text.rstrip("/") if re.fullmatch(r"(https?://[^\s/@]+(/\S*)?|file:/\S*)", text) else None
 
 
 def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
@@ -51,12 +52,19 @@ def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
     lonely = [] if "efa" in values else [name for name in OF_EFA if name in values]
     for name in lonely:
         at.inside(name).refuse(node, "is set although efa is not", "set efa: 1.48.0, or leave it out")
-    if lonely:
+    is_built = values.get("nccl_tests", NONE)[0] != "/" and values.get("nccl_tests", NONE) != NONE
+    unused = [] if is_built else [name for name in OF_BUILD if name in values]
+    for name in unused:
+        at.inside(name).refuse(node, "is set although nccl_tests is no version to build", "leave it out")
+    if lonely or unused:
         return None
+    if values.get("nccl_tests") == NONE:
+        values = {**values, "nccl_tests": None}
     return StackRequest(**{**values, "driver": None if driver == NONE else driver})
 
 
 OF_EFA = ("efa_kind", "efa_key", "efa_source")
+OF_BUILD = ("nccl_tests_source", "nccl_tests_sha256")
 _VERSION = r"\d+\.\d+\.\d+"
 FIELDS = Section(
     {
@@ -71,6 +79,11 @@ FIELDS = Section(
         "efa_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
         "peer_memory": Choice(("auto", "dmabuf", "nvidia_peermem")),
         "gdrcopy": Text(r"\d+\.\d+(\.\d+)?-\d+", "a version such as 2.5.2-1"),
+        "nccl_tests": Text(
+            rf"{_VERSION}|(/[\w.+@-]+)+|{NONE}", "a version such as 2.17.6, the folder of the site's build, or none"
+        ),
+        "nccl_tests_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
+        "nccl_tests_sha256": Text(r"[0-9a-f]{64}", "64 lower-case hexadecimal digits"),
         "repository": Choice(("nvidia", "distribution")),
         "source": Parsed(_source, "nvidia, or the address of a mirror (https://, http:// or file:/)"),
         "imex_nodes": ListOf(Text(r"[0-9A-Fa-f.:]+", "the address of a tray"), "addresses", unique=True),

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges import inventory_cache
-from gpuctl.gpu_node import facts_file, offers, resolution, site
+from gpuctl.gpu_node import facts_file, nccl_tests, offers, resolution, site
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.facts_file import Fleet, HostRecord
 from gpuctl.gpu_node.knowledge import knowledge
@@ -139,6 +139,7 @@ def _facts(
         name: {
             "look_up": list(offers.names_to_look_up(row.request, known)),
             "sources": offers.sources(row.request, known),
+            "nccl_tests": nccl_tests.question(row.request),
         }
         for name, row in stacks.items()
     }

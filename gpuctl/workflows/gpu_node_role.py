@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
-from gpuctl.gpu_node import desired, offers, resolution, site
+from gpuctl.gpu_node import desired, nccl_tests, offers, resolution, site
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import HostGpuFacts, StackPlan, StackRequest
@@ -56,6 +56,8 @@ def _restricted(request: StackRequest, parts: Sequence[str]) -> StackRequest:
         efa=request.efa if "efa" in parts else None,
         peer_memory=request.peer_memory if "rdma" in parts else None,
         gdrcopy=request.gdrcopy if "rdma" in parts else None,
+        nccl_tests=request.nccl_tests if "nccl_tests" in parts else None,
+        after_driver=request.driver is not None and not with_driver,
         after_efa=request.efa is not None and "efa" not in parts,
     )
 
@@ -64,7 +66,14 @@ def facts_request(row: RoleTask) -> dict[str, Any]:
     """The request for the facts of the host."""
     known = knowledge()
     look_up, sources = offers.names_to_look_up(row.request, known), offers.sources(row.request, known)
-    return {"action": "facts", "subjects": "stack", "look_up": list(look_up), "sources": sources}
+    tests = nccl_tests.question(row.request)
+    return {
+        "action": "facts",
+        "subjects": "stack",
+        "look_up": list(look_up),
+        "sources": sources,
+        "nccl_tests": tests,
+    }
 
 
 def interrupted(stack: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from gpuctl.edges import ssh, terminal
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.programs import need
 from gpuctl.edges.ssh import SSH_FAILED, Failure
+from gpuctl.engine import printable
 from gpuctl.hosts.fan_out import login_of
 from gpuctl.hosts.model import Target
 from gpuctl.workflows.recorded_act import recorded
@@ -76,8 +77,15 @@ def _run(processes: Processes, host: Target, argv: Sequence[str], timeout_s: flo
     lost = done.code == SSH_FAILED and not login.local and ssh.known_failure(done.err, "", login.address) is not None
     if done.code is None or done.excess or lost:
         failure: Failure = ssh.explain(login, done, timeout_s)
-        return Ran(host.name, None, text, failure.wrong)
+        messages = _unquoted(done.err, failure.wrong) if lost else done.err
+        return Ran(host.name, None, done.out.decode(errors="replace") + messages, failure.wrong)
     return Ran(host.name, done.code, text)
+
+
+def _unquoted(messages: str, wrong: str) -> str:
+    """Messages without the last one, if the reason quotes it."""
+    rest, _, last = messages.rstrip().rpartition("\n")
+    return rest if printable(last.strip()) in wrong else messages
 
 
 def log_in(host: Target, argv: Sequence[str]) -> NoReturn:

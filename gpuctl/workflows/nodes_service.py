@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.core.run_history import current_user
 from gpuctl.domain import node_drain, pod_status
 from gpuctl.domain.kube_errors import Conflict, NotFound
@@ -61,6 +62,9 @@ def read_node(host: Target, timeout_s: float) -> Node:
 def restart(host: Target, name: str, context: str, consent: Consent, timeout_s: float) -> Deed:
     """Restart of a service, with the reasons against it."""
     service = services.SERVICES[name]
+    if service.pods and not context:
+        hint = f"{name} runs in a pod: --context NAME deletes it, and its DaemonSet starts it again"
+        return Deed(host, f"restart {name}", service.disturbs, (hint,))
     against = services.against_restart(read_node(host, timeout_s))
     if service.pods:
         return _pods(host, name, service, context, consent, against, timeout_s)
@@ -88,10 +92,12 @@ def _left(against: Sequence[str], consent: Consent) -> tuple[str, ...]:
 
 
 def _checked(deed: Deed) -> Deed:
-    """The same with what the node itself has against it."""
+    """The same with what the node itself has against it; `GpuctlError` if that is unknown."""
     if deed.against:
         return deed
     answer = _send(deed, check=True)
+    if answer.state == "unknown":
+        raise GpuctlError(f"{deed.what} on {deed.host.name}", answer.text, "nothing was done")
     return deed if answer.state == "due" else Deed(deed.host, deed.what, deed.disturbs, (answer.text,), deed.request)
 
 
@@ -109,9 +115,6 @@ def _send(deed: Deed, *, check: bool, run: str = "", reason: str = "") -> Done:
 def _pods(  # noqa: PLR0913, PLR0917 - one restart
     host: Target, name: str, service: Service, context: str, consent: Consent, against: Sequence[str], timeout_s: float
 ) -> Deed:
-    if not context:
-        hint = f"{name} runs in a pod: --context NAME deletes it, and its DaemonSet starts it again"
-        return Deed(host, f"restart {name}", service.disturbs, (hint,))
     cluster = kube.connect(context)
     kind = cluster.kind("v1", "Pod")
     matches: tuple[Object, ...] = ()

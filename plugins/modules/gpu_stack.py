@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_stack
-short_description: Install the driver, fabric services, toolkit, DCGM, EFA or GPUDirect RDMA of a GPU host as planned
+short_description: Install the driver, fabric services, toolkit, DCGM, EFA, GPUDirect RDMA or nccl-tests as planned
 description:
   - Reads the host, decides on the controller as C(gpuctl gpu-node plan) does, lets apt resolve exactly these packages,
     and changes only what differs. Nothing is changed on a host that the plan refuses; the reason is the message.
@@ -21,7 +21,7 @@ options:
     description: The parts that this task may change; the others stay as they are.
     type: list
     elements: str
-    choices: [driver, fabric, toolkit, dcgm, efa, rdma]
+    choices: [driver, fabric, toolkit, dcgm, efa, rdma, nccl_tests]
     required: true
   actor:
     description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.

@@ -10,7 +10,9 @@ import zlib
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
 
@@ -50,9 +52,10 @@ def sources():
         SOURCES.update(json.loads(unpacked("{sources}")))
     return SOURCES
 if MAGIC_NUMBER.hex() == "{magic}":
-    CARRIED = marshal.loads(unpacked("{compiled}"))  # each module as bytes, as many are not imported
+    CARRIED, COMPILED = {places}, unpacked("{compiled}")
+    code_of = lambda place, name: marshal.loads(COMPILED[place[0]:place[1]])  # one by one: most are not imported
 else:
-    CARRIED = sources()
+    CARRIED, code_of = sources(), lambda text, name: compile(text, name, "exec")
 class Carried:
     def find_spec(self, name, path=None, target=None):
         package = name + ".__init__" in CARRIED
@@ -63,8 +66,7 @@ class Carried:
         return sources().get(name) or sources()[name + ".__init__"]
     def exec_module(self, module):
         name = module.__name__
-        code = CARRIED.get(name) or CARRIED[name + ".__init__"]
-        exec(compile(code, name, "exec") if isinstance(code, str) else marshal.loads(code), module.__dict__)
+        exec(code_of(CARRIED.get(name) or CARRIED[name + ".__init__"], name), module.__dict__)
 sys.meta_path.insert(0, Carried())
 from gpuhost.api import visit
 request = json.loads(unpacked("{request}"))
@@ -96,9 +98,8 @@ def script(request: str, token: str, *, stays: bool = False) -> bytes:
     `stays`: the request is in check mode; after its answer the program waits, changes the host if it gets `CHANGE`, and
     answers again. At the end of its input it ends.
     """
-    sources, compiled = packed_engine()
-    packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
-    text = _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed)
+    engine = packed_engine()._asdict()
+    text = _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), request=_packed(request.encode()), **engine)
     if not stays:
         return text.encode()
     program = (text + _MAY_CHANGE).encode()
@@ -110,9 +111,20 @@ def _packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 1)).decode()
 
 
+class PackedEngine(NamedTuple):
+    """The engine in the program's text: its sources and its compiled modules, packed, and each module's place there.
+
+    `places`: JSON, module -> [start, end] in the bytes that `compiled` unpacks to.
+    """
+
+    sources: str
+    compiled: str
+    places: str
+
+
 @cache
-def packed_engine() -> tuple[str, str]:
-    """(sources, compiled modules) of the engine, packed.
+def packed_engine() -> PackedEngine:
+    """The engine's modules for a program's text.
 
     Compiling takes a host longer than everything else, and is not needed if it runs our version of Python.
     """
@@ -120,7 +132,9 @@ def packed_engine() -> tuple[str, str]:
     paths = sorted(root.rglob("*.py"))
     files = {".".join(["gpuhost", *path.relative_to(root).with_suffix("").parts]): path for path in paths}
     # Uses Python's cache of compiled files.
-    codes = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
-    compiled = {name: marshal.dumps(code) for name, code in codes.items()}
+    codes = [marshal.dumps(SourceFileLoader(name, str(path)).get_code(name)) for name, path in files.items()]
+    ends = list(accumulate(map(len, codes)))
+    places = dict(zip(files, zip([0, *ends[:-1]], ends, strict=True), strict=True))
     sources = {name: path.read_text() for name, path in files.items()}
-    return _packed(json.dumps(sources).encode()), _packed(marshal.dumps(compiled))
+    # Packed together, as modules resemble each other.
+    return PackedEngine(_packed(json.dumps(sources).encode()), _packed(b"".join(codes)), json.dumps(places))

@@ -17,7 +17,7 @@ FILES = [*sorted({*(ROOT / "gpuctl/gpu_node").glob("*.py")} - {VERIFY}), ROOT / 
 # A component's name is the check of what is unknown about it.
 COMPUTED = {
     "component.name": {"dcgm", "container toolkit", "gdrcopy"},
-    "part.name": {"driver", "dcgm", "container toolkit", "efa", "gdrcopy", "peer memory"},
+    "part.name": {"driver", "dcgm", "container toolkit", "efa", "gdrcopy", "peer memory", "nccl-tests"},
     "check": {"gdrcopy", "peer memory"},
 }
 

@@ -54,6 +54,7 @@ def up(rig: Rig, wanted: argparse.Namespace) -> None:
 
 
 def platforms(rig: Rig, wanted: argparse.Namespace) -> None:
+    rig.down()  # those that a run which was killed has left
     for platform in json.load(sys.stdin):
         wish = {key: platform[key] for key in Wish.__annotations__ if key in platform}
         for host in rig.up([platform["name"]], **wish):

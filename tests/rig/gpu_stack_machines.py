@@ -52,6 +52,9 @@ BARE = HostGpuFacts(
     efa_module="",
     gdrdrv_module="",
     gdrdrv_device=False,
+    nccl_tests="",
+    nccl_tests_lacks=(),
+    compute=(),
 )
 
 

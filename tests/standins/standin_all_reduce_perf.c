@@ -183,6 +183,14 @@ static void barrier(void) {
   meet(request);
 }
 
+/* What each rank has, by rank, in `all` (at rank 0 alone where `everywhere` is 0). */
+static void gather(const void *mine, int bytes, void *all, MPI_Comm among, int everywhere) {
+  MPI_Request request;
+  if (everywhere) MPI_Iallgather(mine, bytes, MPI_CHAR, all, bytes, MPI_CHAR, among, &request);
+  else MPI_Igather(mine, bytes, MPI_CHAR, all, bytes, MPI_CHAR, 0, among, &request);
+  meet(request);
+}
+
 static void info(int device, const char *text) { printf("%s:%d:%d [%d] NCCL INFO %s\n", me, getpid(), getpid() + 40, device, text); }
 
 static void say_network(int device) {
@@ -245,7 +253,7 @@ static void say_devices(void) {
                     rank * gpus + g, color, getpid(), me, device, 0x53 + device);
   }
   if (rank == 0) all = malloc(sizeof mine * (size_t)ranks);
-  MPI_Gather(mine, sizeof mine, MPI_CHAR, all, sizeof mine, MPI_CHAR, 0, MPI_COMM_WORLD);
+  gather(mine, sizeof mine, all, MPI_COMM_WORLD, 0);
   for (int i = 0; rank == 0 && i < ranks; i++) fputs(all + sizeof mine * (size_t)i, stdout);
   free(all);
 }
@@ -359,6 +367,7 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   await_all();
+  barrier(); /* who waits in what blocks, as MPI_Comm_split, takes a processor from those that are still starting */
   gethostname(me, NAME - 1);
   srand48(getpid() ^ time(NULL));
   split();
@@ -369,9 +378,9 @@ int main(int argc, char **argv) {
            "validation: %d graph: 0\n%s#\n# Using devices\n", gpus, first, last, step, warmup, iters, check,
            per_iteration ? "# Per-Iteration Report: CUDA event timing; i_* uses max over process rows \n" : "");
   }
-  MPI_Allgather(me, NAME, MPI_CHAR, names, NAME, MPI_CHAR, MPI_COMM_WORLD);
+  gather(me, NAME, names, MPI_COMM_WORLD, 1);
   say_devices();
-  MPI_Allgather(me, NAME, MPI_CHAR, names, NAME, MPI_CHAR, group);
+  gather(me, NAME, names, group, 1);
   say_init();
   barrier();
   if (rank == 0)
@@ -396,6 +405,7 @@ int main(int argc, char **argv) {
     printf("# Out of bounds values : %ld %s\n# Avg bus bandwidth    : %g \n#\n", all_wrong, all_wrong ? "FAILED" : "OK", sum / halves);
     printf("# Collective test concluded: %s\n#\n", program);
   }
+  barrier();
   MPI_Finalize();
   return all_wrong ? 1 : 0;
 }

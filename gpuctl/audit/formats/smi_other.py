@@ -99,7 +99,9 @@ def is_topology(start: str) -> bool:
 def read_topology(text: str) -> Record:
     """Subject "topology": {gpus, links, unread}; `links`: "GPU0 GPU1" -> "NV18"; every pair once."""
     lines = [ANSI.sub("", line).strip() for line in text.splitlines()]
-    at = next(i for i, line in enumerate(lines) if re.match(r"GPU0\s", line) and not re.match(r"GPU0\s+X", line))
+    at = next((i for i, line in enumerate(lines) if re.match(r"GPU0\s+(?![\sX])", line)), None)
+    if at is None:  # a line that a control character has split
+        return Record(findings=(doubt("the matrix has no whole line with the names of its columns"),))
     columns = re.findall(r"GPU\d+(?!\S)|NIC\d+(?!\S)|mlx\d+_\w+", re.split(r"CPU Affinity", lines[at])[0])
     cells: dict[str, dict[str, str]] = {}
     for line in lines[at + 1 :]:

@@ -74,6 +74,8 @@ def read(text: str) -> Record:
     findings = _not_whole(root, selected, elided)
     if stray:
         findings.append(doubt(f"{plural(stray, 'line')} belong to no GPU: its lines are in disorder"))
+    if (empty := _without_values(root)) and not elided:
+        findings.append(doubt(f"no values stand below {', '.join(empty[:4])}: its lines are in disorder, or cut"))
     kept = len(root.findall("gpu"))
     if findings and kept < len(gpus):
         _set(root, "attached_gpus", str(kept))
@@ -125,8 +127,17 @@ def _set(root: Tree.Element, tag: str, text: str) -> None:
         element.text = text
 
 
+def _without_values(root: Tree.Element) -> list[str]:
+    """Headings with nothing below: a section that a GPU lacks has N/A beside its name."""
+    below = [element for gpu in root.findall("gpu") for element in gpu.iter() if element is not gpu]
+    return [element.tag for element in below if element.text is None and not len(element)]
+
+
 def _elements(text: str) -> tuple[Tree.Element, bool, int]:
-    """The log as elements, True if somebody left out parts of it, and the number of values that belong to no GPU."""
+    """The log as elements, True if somebody left out parts of it, and the number of values that belong to no GPU.
+
+    The text of a heading is None, that of a line without a value is empty.
+    """
     root, elided, stray = Tree.Element("nvidia_smi_log"), False, 0
     stack: list[tuple[int, Tree.Element]] = []
     for line in (raw.expandtabs().rstrip() for raw in text.splitlines()):
@@ -143,11 +154,11 @@ def _elements(text: str) -> tuple[Tree.Element, bool, int]:
                 continue
             while stack[-1][0] >= indent:
                 stack.pop()
-            stack.append((indent, _added(stack[-1][1], label, value)))
+            stack.append((indent, _added(stack[-1][1], label, value if ":" in line else None)))
     return root, elided, stray
 
 
-def _added(above: Tree.Element, label: str, value: str) -> Tree.Element:
+def _added(above: Tree.Element, label: str, value: str | None) -> Tree.Element:
     """The element of a line below another; lists of processes and of MIG devices get their elements."""
     if above.tag == "processes" and label in {"gpu_instance_id", "compute_instance_id", "process_id"}:
         above = _process(above, label)

@@ -52,7 +52,9 @@ def undrain(request: UndrainRequest) -> None:
     nodes = nodes_drain.Nodes(hosts, request.context, request.timeout)
     name = hosts[0].name if hosts else request.node
     drains = nodes.read({name: "taken back"}, undo=True)
-    _show(drains)
+    _show(drains, undo=True)
+    if any(one.state == "unknown" for one in drains):
+        click.echo(f"nothing was taken back: the drain of {name} is unknown", err=True)
     act_options.refuse(f"take back the drain of {name}", [one.text for one in drains if one.state == "others"])
     _carry_out(nodes, drains, "Let it take work again?", check=request.check, yes=request.yes, undo=True)
 
@@ -72,7 +74,7 @@ def after_audit(findings: Sequence[Finding], hosts: Sequence[Target], context: s
     nodes = nodes_drain.Nodes(hosts, context, timeout_s)
     drains = nodes.read(reasons, undo=False)
     click.echo()
-    _show(drains)
+    _show(drains, undo=False)
     question = f"Drain {output.plural(sum(one.state == 'due' for one in drains), 'node')}? What runs there continues."
     return _carry_out(nodes, drains, question, check=False, yes=yes, undo=False)
 
@@ -85,7 +87,7 @@ def _carry_out(nodes: Nodes, drains: Sequence[Drain], question: str, *, check: b
     if not check and any(one.state == "due" for one in drains):
         options.confirm(question, yes)
         results, run = nodes_drain.carry_out(nodes, drains, sys.argv[1:], undo=undo)
-        _show(results)
+        _show(results, undo=undo)
         click.echo(f"run {run}; `gpuctl runs show {run}` has the details")
         code = max(code, nodes_drain.exit_code(results))
     if undo:
@@ -93,5 +95,8 @@ def _carry_out(nodes: Nodes, drains: Sequence[Drain], question: str, *, check: b
     return code
 
 
-def _show(drains: Sequence[Drain]) -> None:
-    output.table(HEAD, [(one.node, one.scheduler, one.state, one.reason, one.text) for one in drains])
+def _show(drains: Sequence[Drain], *, undo: bool) -> None:
+    """Table of nodes; without the reasons where drains are taken back: the note has the one that the node shows."""
+    rows = [HEAD, *((one.node, one.scheduler, one.state, one.reason, one.text) for one in drains)]
+    head, *rest = [(*row[:3], *row[4:]) for row in rows] if undo else rows
+    output.table(head, rest)

@@ -61,12 +61,15 @@ def kill(request: KillRequest, form: Output) -> None:
     --force and --reason. A number that may be several things is written gpu:3, pid:4711 or job:9.
     Exit code 0 if it has ended, 1 if something is left, 2 for a refusal, 3 if it was not done or its end is unknown.
     """
+    from gpuctl.nodes.acts import target
     from gpuctl.nodes.acts.model import Consent
     from gpuctl.workflows import nodes_kill
 
     act_options.need_reason(request.force, request.reason)
+    on_node = not request.context or request.inventory is not None
+    target.check(request.what, request.node, on_node=on_node, in_cluster=bool(request.context))
     consent = Consent(request.force, request.reason, request.without_controller)
-    if request.context and request.inventory is None:
+    if not on_node:
         plan = nodes_kill.read_api(request.context, request.node, request.what, consent, request.timeout)
     else:
         host = act_options.one_host(request.inventory, request.node)

@@ -15,6 +15,34 @@ if TYPE_CHECKING:
     from gpuctl.workflows.nodes_exec import Ran
 
 
+class NodeFirst(click.Command):
+    """A command with a node, whose options may stand before and after it; the rest belongs to another program.
+
+    The rest begins with the next word that is no option, or after `--`.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = self._rest(ctx, args)
+        if not before or args[: -len(before)][-1:] == ["--"]:
+            return super().parse_args(ctx, args)
+        node, after = before[0], before[1:]
+        try:
+            rest = self._rest(ctx, after)
+        except click.NoSuchOption as error:
+            message = f"{error.message} Arguments of the program on the node stand after --."
+            raise click.NoSuchOption(error.option_name, message, error.possibilities, ctx) from None
+        moved = after[: len(after) - len(rest)]
+        if moved[-1:] == ["--"]:
+            moved.pop()
+        return super().parse_args(ctx, [*args[: -len(before)], *moved, "--", node, *rest])
+
+    def _rest(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
+        """Words from the first one on that is neither an option of ours nor the value of one."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        parser = click.Command(None, params=[*options], add_help_option=False).make_parser(ctx)
+        return parser.parse_args([*args])[1]
+
+
 @dataclass(frozen=True)
 class ExecRequest:
     """Program to run on the hosts of an inventory."""
@@ -26,7 +54,7 @@ class ExecRequest:
     command: tuple[str, ...]
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("exec", context_settings={"allow_interspersed_args": False})
 @options.as_request(
     ExecRequest,
     options.inventory,
@@ -54,14 +82,15 @@ def execute(request: ExecRequest) -> None:
 
 
 def _show(results: Sequence[Ran]) -> None:
-    """Outputs, each once with the nodes that printed it."""
+    """Outputs, each once with the nodes that printed it; why a node did not run it is on standard error already."""
     from gpuctl.engine import printable
 
-    groups: dict[tuple[int | None, str, str], list[str]] = {}
+    groups: dict[tuple[int | None, str], list[str]] = {}
     for ran in results:
-        groups.setdefault((ran.code, ran.out, ran.wrong), []).append(ran.node)
-    for (code, text, wrong), nodes in groups.items():
-        state = "" if code == 0 else f" ({wrong or f'exit code {code}'})"
+        if ran.code is not None or ran.out.strip():
+            groups.setdefault((ran.code, ran.out), []).append(ran.node)
+    for (code, text), nodes in groups.items():
+        state = "" if code == 0 else " (not run to its end)" if code is None else f" (exit code {code})"
         click.echo(printable(f"{output.names(nodes, 16)}{state}:"))
         for line in text.splitlines():
             click.echo(f"  {printable(line)}")
@@ -76,7 +105,7 @@ class SshRequest:
     command: tuple[str, ...]
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=NodeFirst, context_settings={"allow_interspersed_args": False})
 @options.as_request(
     SshRequest,
     options.inventory,
@@ -100,16 +129,16 @@ class NvitopRequest:
     arguments: tuple[str, ...]
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=NodeFirst, context_settings={"allow_interspersed_args": False})
 @options.as_request(
     NvitopRequest,
     options.inventory,
     act_options.timeout,
     act_options.node,
-    click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]..."),
+    click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT...]"),
 )
 def nvitop(request: NvitopRequest) -> None:
-    """Show nvitop of a node in this terminal, where it need not be installed.
+    """Show nvitop of a node in this terminal, where it need not be installed; its arguments stand after --.
 
     Pinned wheels are sent to the node, checked there, and removed when nvitop ends, also after a lost connection.
     """

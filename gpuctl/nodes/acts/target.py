@@ -9,7 +9,15 @@ from gpuctl.core.text import named
 from gpuctl.domain.gpu_owners import Kind
 from gpuctl.nodes.model import Facts, Node, Process, User
 
-KINDS = ("gpu", "pid", "job", "pod")
+_UUID = r"(GPU|MIG)-\S+"
+_DNS = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+SHAPES = {
+    "gpu": rf"[0-9]+|{_UUID}",
+    "pid": "[0-9]+",
+    "job": r"[0-9A-Za-z][0-9A-Za-z_.+-]*",  # a number, one of an array (9_3), or a SLUID
+    "pod": rf"({_DNS}/)?{_DNS}",
+}
+EXAMPLES = "3, gpu:3, pid:4711 or job:9"
 Work = list[tuple[User, tuple[Process, ...]]]
 
 
@@ -18,10 +26,7 @@ def choose(node: Node, facts: Facts, text: str) -> Work:
 
     A pod or job is meant as a whole, of others the processes on the GPU, or the one process.
     """
-    kind, _, value = text.partition(":")
-    if kind not in KINDS or not value:
-        kind, value = "", text
-    kinds = [kind] if kind else _kinds(value)
+    kinds, value = meanings(text)
     matches = {one: work for one in kinds if (work := _of_kind(node, facts, one, value)) is not None}
     doing = f"end the work {text!r} on {node.name}"
     if len(matches) > 1:
@@ -34,10 +39,33 @@ def choose(node: Node, facts: Facts, text: str) -> Work:
     return work
 
 
+def check(text: str, node: str, *, on_node: bool, in_cluster: bool) -> None:
+    """`InvalidInput` for a word that names nothing that can be ended, before anything is read.
+
+    `on_node`: the node is queried. `in_cluster`: its pods can be deleted through their API.
+    """
+    doing = f"end the work {text!r} on {node}"
+    kinds, value = meanings(text)
+    if not any(re.fullmatch(SHAPES[kind], value) for kind in kinds):
+        raise InvalidInput(doing, f"this is no name of a {' or '.join(kinds)}", f"write {EXAMPLES}, or NAMESPACE/POD")
+    if kinds == ["pod"] and not in_cluster:
+        wrong = "it can only be a pod, and a pod is deleted through its API"
+        raise InvalidInput(doing, wrong, f"add --context NAME, or write {EXAMPLES}")
+    if "pod" not in kinds and not on_node:
+        wrong = "without --inventory the node itself is not queried, so that only a pod can be named"
+        raise InvalidInput(doing, wrong, "add --inventory NAME, or write pod:NAMESPACE/POD")
+
+
+def meanings(text: str) -> tuple[list[str], str]:
+    """Kinds that a word may mean, and the name without its prefix."""
+    kind, _, value = text.partition(":")
+    return ([kind], value) if kind in SHAPES and value else (_kinds(text), text)
+
+
 def _kinds(value: str) -> list[str]:
     if value.isdigit():
         return ["gpu", "pid", "job"]
-    return ["gpu"] if re.fullmatch(r"(GPU|MIG)-\S+", value) else ["pod"]
+    return ["gpu"] if re.fullmatch(_UUID, value) else ["pod"]
 
 
 def _of_kind(node: Node, facts: Facts, kind: str, value: str) -> Work | None:

@@ -19,7 +19,7 @@ from .lock import last_run, lock
 from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, InvalidRequest, Knob, Reading
 from .overlays import select
 from .record import Owned, Record
-from .resources import deb, rpm, show
+from .resources import show
 from .snapshot import HostSnapshot
 
 READ_ONLY = "its disk cannot be written"
@@ -225,6 +225,9 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
 
 def repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """Complete what dpkg or rpm was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    from .facts.stack import interrupted_rpms  # with the modules of packages: no other action needs them
+    from .resources import deb, rpm
+
     of_dpkg = bool(host.which("dpkg-query"))
     if request.get("check"):
         return {"repaired": deb.interrupted(host) if of_dpkg else interrupted_rpms(host)}

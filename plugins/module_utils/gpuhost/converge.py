@@ -16,7 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import PACKAGES, Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
-from .resources import deb, efa, file_of, kubelet, line, make, phase, refresh_after, rpm, slurm, unit
+from .resources import file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -25,7 +25,6 @@ HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
 BOOT_STATES, SLURM = "boot states of units", "files of Slurm"
-TRANSACTIONS = {"deb:": deb.write_debs, "rpm:": rpm.write_rpms}  # packages that change together
 RELOADING = ("enabled", "disabled", "masked")
 NOT_TRIED = "not tried, as the packages could not be changed"
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
@@ -164,6 +163,10 @@ def _knobs_without_packages(steps: Sequence[Named], errors: Mapping[str, str]) -
 
 def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> dict[str, str]:
     """Restore the files of knobs whose packages could not be changed, and were put back."""
+    if not errors:
+        return {}
+    from .resources import deb
+
     failed = _knobs_without_packages(steps, errors) | _knobs_without_efa(steps, errors)
     if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(PACKAGES)):
         return {}
@@ -177,6 +180,8 @@ def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> d
 
 def _knobs_without_efa(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
     """Knobs whose installer could not be used, so that nothing of it is on the host."""
+    from .resources import efa
+
     return {knob for knob, step in steps if efa.AS_BEFORE in errors.get(step.setting, "")}
 
 
@@ -244,14 +249,21 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
     """Apply steps that change together, or one alone; return errors by setting, or raise the only one."""
     if place == BOOT_STATES:
         return _write_boot_states(host, steps)
-    if place in TRANSACTIONS:
+    if place in PACKAGES:
         return _write_packages(host, place, steps)
     if place == SLURM:
+        from .resources import slurm
+
         slurm.write_together(host, {step.setting: step.after for step in steps})
         return {}
     if place:
-        write = kubelet.write_together if steps[0].setting.startswith("kubelet:") else line.write_lines
-        write(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in steps})
+        texts = {s.setting.partition(f"{place}:")[2]: s.after for s in steps}
+        if steps[0].setting.startswith("kubelet:"):
+            from .resources import kubelet
+
+            kubelet.write_together(host, place, texts)
+        else:
+            line.write_lines(host, place, texts)
     else:
         make(steps[0].setting).write(host, steps[0].after)
     return {}
@@ -274,7 +286,15 @@ def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
 
 def _write_packages(host: Host, kind: str, steps: Sequence[Step]) -> dict[str, str]:
     names = {step.setting.partition(":")[2]: step for step in steps}
-    wrong = TRANSACTIONS[kind](host, {name: step.after for name, step in names.items()})
+    versions = {name: step.after for name, step in names.items()}
+    if kind == "deb:":
+        from .resources.deb import write_debs
+
+        wrong = write_debs(host, versions)
+    else:
+        from .resources.rpm import write_rpms
+
+        wrong = write_rpms(host, versions)
     return {names[name].setting: text for name, text in wrong.items()}
 
 

@@ -16,7 +16,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "parts": {
             "type": "list",
             "elements": "str",
-            "choices": ["driver", "fabric", "toolkit", "dcgm", "efa", "rdma"],
+            "choices": ["driver", "fabric", "toolkit", "dcgm", "efa", "rdma", "nccl_tests"],
             "required": True,
         },
         "actor": {"type": "str", "default": ""},

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from .facts.package_lists import offered as offered_versions
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import PACKAGES, Owned
-from .resources import deb, efa, file_of, kubelet, make, mps, refresh_after, rpm, show, slurm
+from .resources import file_of, make, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -96,6 +95,10 @@ def _text_now(snapshot: HostSnapshot, entry: Owned, packages: Mapping[str, str |
 def _packages(host: Host, owned: list[Owned]) -> dict[str, str | None]:
     """Texts of the packages by setting, by one query; empty if it fails, as each is then read alone."""
     texts: dict[str, str | None] = {}
+    if not any(entry.setting.startswith(PACKAGES) for entry in owned):
+        return texts
+    from .resources import deb, rpm
+
     for kind, states in (("deb", deb.states), ("rpm", rpm.states)):
         names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith(f"{kind}:")]
         try:
@@ -108,17 +111,37 @@ def _packages(host: Host, owned: list[Owned]) -> dict[str, str | None]:
 def _unavailable(host: Host, steps: list[Step]) -> str:
     """Why the earlier version of a package, or of EFA, cannot be had, or a node is not drained; "" if all can."""
     for step in steps:
-        if step.setting.startswith("kubelet:") and (reason := kubelet.unavailable(host)):
+        if reason := _why_not_now(host, step):
             return reason
-        if step.setting.startswith("slurm:") and (reason := slurm.unavailable(host)):
-            return reason
-    wrong = [efa.unavailable(host, step) for step in steps if step.setting == efa.SETTING]
-    if any(wrong):
-        return wrong[0]
+    packages = [step for step in steps if step.setting.startswith(PACKAGES)]
+    return _why_not_offered(host, packages) if packages else ""
+
+
+def _why_not_now(host: Host, step: Step) -> str:
+    kind = step.setting.partition(":")[0]
+    if kind == "kubelet":
+        from .resources import kubelet
+
+        return kubelet.unavailable(host)
+    if kind == "slurm":
+        from .resources import slurm
+
+        return slurm.unavailable(host)
+    if kind == "efa":
+        from .resources import efa
+
+        return efa.unavailable(host, step)
+    return ""
+
+
+def _why_not_offered(host: Host, packages: Sequence[Step]) -> str:
+    from .facts.package_lists import offered as offered_versions
+    from .resources import deb
+
     earlier = {
         step.setting.partition(":")[2].partition("=")[0]: version
-        for step in steps
-        if step.setting.startswith(PACKAGES) and (version := deb.version_of(step.after)) != deb.version_of(step.before)
+        for step in packages
+        if (version := deb.version_of(step.after)) != deb.version_of(step.before)
     }
     earlier = {name: version for name, version in earlier.items() if version}
     offered = offered_versions(host, [*earlier], "") if earlier else {}
@@ -137,6 +160,8 @@ def went_away(setting: str, now: str | None) -> bool:
 def _disturbs(host: Host, step: Step) -> str:
     kind, _, rest = step.setting.partition(":")
     if kind == "mps":
+        from .resources import mps
+
         users = mps.clients(host, rest) if step.before is not None else []
         return f"stops MPS {rest}" + (f", used by {', '.join(users)}" if users else "")
     if kind == "gpu":

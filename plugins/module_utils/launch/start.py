@@ -18,6 +18,7 @@ from typing import Any
 
 PATIENCE_S = 8
 MOST_OUTPUT = 32 * 2**20  # bytes of a captured run
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def main(request: dict[str, Any]) -> None:
@@ -70,11 +71,9 @@ def print_answer(mark: str, answer: dict[str, object]) -> None:
 def run(argv: list[str], environment: dict[str, str], stop_on_input: bool = False) -> dict[str, object]:
     """Run a program until it ends, we get a signal or input, or the reader of its output disconnects."""
     signals_received: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, lambda number, _: signals_received.append(number))
-    child = os.fork()
-    if child == 0:
-        become(argv, environment)
+    child = begin(argv, environment)
     listener = select.poll()
     listener.register(1, 0)  # errors only: the reader has disconnected
     if stop_on_input:
@@ -86,9 +85,9 @@ def run(argv: list[str], environment: dict[str, str], stop_on_input: bool = Fals
             return outcome(status)
         if not asked_to_end and (signals_received or listener.poll(0)):
             asked_to_end = time.monotonic()
-            os.killpg(child, signal.SIGTERM)  # on which mpirun ends its ranks on every node
+            send(child, signal.SIGTERM)  # on which mpirun ends its ranks on every node
         if asked_to_end and time.monotonic() - asked_to_end > PATIENCE_S:
-            os.killpg(child, signal.SIGKILL)
+            send(child, signal.SIGKILL)
         time.sleep(0.05)
 
 
@@ -101,10 +100,7 @@ def run_captured(request: dict[str, Any], limit_s: float) -> dict[str, object]:
     if missing:
         return {"missing": missing}
     with tempfile.TemporaryFile() as text:
-        child = os.fork()
-        if child == 0:
-            os.dup2(text.fileno(), 1)
-            become(argv, dict(os.environ, **request["env"]))
+        child = begin(argv, dict(os.environ, **request["env"]), text.fileno())
         end, pid, excess = time.monotonic() + limit_s, 0, False
         while not pid and not excess and time.monotonic() < end:
             pid, status = os.waitpid(child, os.WNOHANG)
@@ -121,8 +117,7 @@ def run_captured(request: dict[str, Any], limit_s: float) -> dict[str, object]:
 def stop(child: int) -> None:
     """End a child with its process group, and wait for it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, number)
+        send(child, number)
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             if os.waitpid(child, os.WNOHANG)[0]:
@@ -135,14 +130,35 @@ def outcome(status: int) -> dict[str, object]:
     return {"code": os.WEXITSTATUS(status)} if os.WIFEXITED(status) else {"signal": os.WTERMSIG(status)}
 
 
-def become(argv: list[str], environment: dict[str, str]) -> None:
+def send(child: int, number: int) -> None:
+    """Signal a child that has not been waited for, with its process group; one that has only begun has none yet."""
+    with contextlib.suppress(PermissionError):
+        try:
+            os.killpg(child, number)
+        except ProcessLookupError:
+            os.kill(child, number)
+
+
+def begin(argv: list[str], environment: dict[str, str], out: int = 1) -> int:
+    """Start a program; returns its process id. A signal that comes before the program is there ends it, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    child = os.fork()
+    if child == 0:
+        become(argv, environment, out)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return child
+
+
+def become(argv: list[str], environment: dict[str, str], out: int) -> None:
     """Exec in the forked child: own process group, no input, stderr merged into stdout."""
     try:
         os.setsid()
+        os.dup2(out, 1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(1, 2)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        for number in (*ENDING, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         os.execve(argv[0], argv, environment)  # noqa: S606 - a fixed list of arguments
     finally:
         os._exit(126)

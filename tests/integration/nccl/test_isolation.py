@@ -1,11 +1,12 @@
-"""Twelve real hosts, one of them bad: it is named, nobody else is, and it does not take long."""
+"""Eight and twelve real hosts, one of them bad: it is named, nobody else is, and it does not take long."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,15 +16,20 @@ from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster
+from tests.rig import Rig
 
 NODES = 12
 WITHIN_S = 120
 SMALL = "provider ib\nrails 4\nnic_gbs 100"
 
 
-@pytest.fixture
-def twelve(cluster: Callable[[int], Cluster]) -> Cluster:
-    return cluster(NODES)
+@pytest.fixture(scope="module")
+def twelve(rig: Rig, all_reduce_perf: Path) -> Iterator[Cluster]:
+    """The hosts of all tests; each test says anew how their network is."""
+    made = Cluster(rig, rig.up([f"h{number}" for number in range(1, NODES + 1)]), all_reduce_perf)
+    made.furnish()
+    yield made
+    rig.down()
 
 
 def isolated(
@@ -73,21 +79,22 @@ def test_a_slow_adapter_is_found_with_its_node(twelve: Cluster) -> None:
     [
         pytest.param("dead h3 1", Outcome.COMPLETE, {"h3": Verdict.FAIL}, id="a dead EFA device"),
         pytest.param("tcp h5", Outcome.COMPLETE, {"h5": Verdict.FAIL}, id="sockets"),
-        pytest.param(f"hang h9 {64 * MIB}", Outcome.HUNG, {"": Verdict.OK}, id="a hang"),
+        pytest.param(f"hang h8 {64 * MIB}", Outcome.HUNG, {"": Verdict.OK}, id="a hang"),
         pytest.param(f"wrong h2 {64 * MIB}", Outcome.CORRUPT, {"": Verdict.OK}, id="wrong data"),
-        pytest.param(f"crash h11 {64 * MIB}", Outcome.FAILED, {"": Verdict.OK}, id="a crash"),
+        pytest.param(f"crash h1 {64 * MIB}", Outcome.FAILED, {"": Verdict.OK}, id="a crash"),
     ],
 )
 def test_a_fault_is_laid_on_its_node(
     twelve: Cluster, fault: str, outcome: Outcome, network: dict[str, Verdict]
 ) -> None:
+    eight = Cluster(twelve.rig, twelve.hosts[:8], twelve.program)
     bad = fault.split()[1]
-    history, end = isolated(twelve, [fault])
+    history, end = isolated(eight, [fault])
     assert named(end) == [bad]
     assert {run.run.outcome for run in history if bad in run.launch.nodes} == {outcome}
     assert {run.run.outcome for run in history if bad not in run.launch.nodes} == {Outcome.COMPLETE}
     assert transports(end) == network
-    assert twelve.left() == {}
+    assert eight.left() == {}
 
 
 def test_a_node_that_vanishes_is_named(twelve: Cluster) -> None:
@@ -101,7 +108,10 @@ def test_a_node_that_vanishes_is_named(twelve: Cluster) -> None:
                 self.pulled.set()
                 twelve["h6"].pause()
 
-    _, end = isolated(twelve, [], watch=Cable())
-    assert named(end) == ["h6"]
-    assert end.faults[0].lost
-    assert twelve.left(but=["h6"]) == {}
+    try:
+        _, end = isolated(twelve, [], watch=Cable())
+        assert named(end) == ["h6"]
+        assert end.faults[0].lost
+        assert twelve.left(but=["h6"]) == {}
+    finally:
+        twelve["h6"].resume()

@@ -7,7 +7,6 @@ standin/previous-log. A pod with the annotation standin/pending never starts.
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import itertools
 import select
@@ -17,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.rig.kube.follower import Follower
 
 Api = Callable[..., dict[str, Any]]
 INFO = {
@@ -37,9 +38,10 @@ ROOM = {"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}
 class StandinKubelet:
     """`api(method, url, body)` asks the cluster; `certificate` and `key` are for the port that serves logs."""
 
-    def __init__(self, api: Api, certificate: Path, key: Path) -> None:
+    def __init__(self, api: Api, follower: Callable[..., Follower], certificate: Path, key: Path) -> None:
         self._api = api
-        self._ended = threading.Event()
+        self._addresses = (f"10.244.0.{number % 250 + 2}" for number in itertools.count(2))
+        self._pods = follower("/api/v1/pods", self._look_after, "fieldSelector=spec.nodeName!%3D")
         trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trust.load_cert_chain(certificate, key)
         self._logs = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _serving_logs(api))
@@ -50,10 +52,10 @@ class StandinKubelet:
         threading.Thread(target=self._logs.serve_forever, args=(0.1,), daemon=True, name="standin-logs").start()
         for number in range(2):
             self._register(f"gpu-{number}", self._logs.server_port)
-        threading.Thread(target=self._look_after_all, daemon=True, name="standin-kubelet").start()
+        self._pods.start()
 
     def stop(self) -> None:
-        self._ended.set()
+        self._pods.stop()
         self._logs.shutdown()
         self._logs.server_close()
 
@@ -70,20 +72,13 @@ class StandinKubelet:
         self._api("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
         self._api("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
 
-    def _look_after_all(self) -> None:
-        number = itertools.count(2)
-        while not self._ended.wait(0.1):
-            with contextlib.suppress(OSError, AssertionError, ValueError):
-                for found in self._api("GET", "/api/v1/pods?fieldSelector=spec.nodeName!%3D")["items"]:
-                    self._look_after(found, f"10.244.0.{next(number) % 250 + 2}")
-
-    def _look_after(self, found: dict[str, Any], address: str) -> None:
+    def _look_after(self, found: dict[str, Any]) -> None:
         meta = found["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         if "deletionTimestamp" in meta:
             self._api("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}})
         elif found["status"].get("phase") == "Pending" and "standin/pending" not in (meta.get("annotations") or {}):
-            self._api("PATCH", f"{path}/status", {"status": running(found, address)})
+            self._api("PATCH", f"{path}/status", {"status": running(found, next(self._addresses))})
 
 
 def _serving_logs(api: Api) -> type[http.server.BaseHTTPRequestHandler]:

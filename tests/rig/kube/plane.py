@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -35,6 +35,7 @@ import urllib3
 
 from tests.rig.kube.assets import CONTROLLERS, assets, lacking, missing, server_version
 from tests.rig.kube.controllers import StandinControllers
+from tests.rig.kube.follower import Follower
 from tests.rig.kube.kubelet import StandinKubelet
 from tests.rig.needs import need
 
@@ -154,6 +155,14 @@ class Plane:
         answer: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
         return answer
 
+    def follower(self, url: str, act: Callable[[dict[str, Any]], None], selector: str = "") -> Follower:
+        """A thread that calls `act` for each object there, and again whenever one changes."""
+
+        def watch(changes: str) -> urllib3.BaseHTTPResponse:
+            return self._connections.request("GET", changes, preload_content=False)
+
+        return Follower(self.api, watch, url, act, selector)
+
     @cached_property
     def _connections(self) -> urllib3.HTTPSConnectionPool:
         """Connections stay open: stand-ins ask several times a second, and a TLS handshake costs both sides more."""
@@ -212,7 +221,9 @@ class Plane:
             self.controllers.start()
         self._wait("the default account", lambda: self.api("GET", f"{NAMESPACED}/serviceaccounts/default"))
         if self.standins:
-            self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
+            self.kubelet = StandinKubelet(
+                self.api, self.follower, self.folder / "server.crt", self.folder / "server.key"
+            )
             self.kubelet.start()
 
     def _start_controllers(self) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Step, Unreadable
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.record import Owned
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import efa
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.unpack import BadArchive, unpack
 
 from tests.rig.trees.host import program, put
 
@@ -195,21 +196,21 @@ def test_a_member_that_would_be_written_elsewhere_is_refused_before_all(
     tmp_path: Path, info: tarfile.TarInfo, reason: str
 ) -> None:
     path = packed(tmp_path, member("aws-efa-installer/first", size=1), info)
-    with pytest.raises(archive.BadArchive, match=reason):
-        archive.unpack(path, str(tmp_path / "to"))
+    with pytest.raises(BadArchive, match=reason):
+        unpack(path, str(tmp_path / "to"), archive.TOP)
     assert not (tmp_path / "to").exists()
 
 
 def test_a_member_below_a_link_is_refused(tmp_path: Path) -> None:
     link = member("aws-efa-installer/a/b/c", type=tarfile.SYMTYPE, linkname="../../d")
     below = member("aws-efa-installer/a/b/c/e", type=tarfile.SYMTYPE, linkname="../../../x")
-    with pytest.raises(archive.BadArchive, match="below a link"):
-        archive.unpack(packed(tmp_path, link, below), str(tmp_path / "to"))
+    with pytest.raises(BadArchive, match="below a link"):
+        unpack(packed(tmp_path, link, below), str(tmp_path / "to"), archive.TOP)
 
 
 def test_members_lose_their_owner_and_special_rights(tmp_path: Path) -> None:
     path = packed(tmp_path, member("aws-efa-installer/run", mode=0o4777, uid=1234, size=1))
-    archive.unpack(path, str(tmp_path / "to"))
+    unpack(path, str(tmp_path / "to"), archive.TOP)
     facts = (tmp_path / "to/aws-efa-installer/run").stat()
     assert (facts.st_mode & 0o7777, facts.st_uid) == (0o755, os.geteuid())
 
@@ -217,8 +218,8 @@ def test_members_lose_their_owner_and_special_rights(tmp_path: Path) -> None:
 def test_half_an_archive_is_refused(tmp_path: Path) -> None:
     path = packed(tmp_path, member("aws-efa-installer/x", size=100_000))
     Path(path).write_bytes(Path(path).read_bytes()[:60])
-    with pytest.raises(archive.BadArchive, match="cannot be unpacked"):
-        archive.unpack(path, str(tmp_path / "to"))
+    with pytest.raises(BadArchive, match="cannot be unpacked"):
+        unpack(path, str(tmp_path / "to"), archive.TOP)
 
 
 def signed_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +244,7 @@ def test_an_archive_of_another_version_is_refused(
         Host(root), source.Source("file:/mirror", ()), version, str(work)
     )
     if reason:
-        with pytest.raises(archive.BadArchive, match=reason):
+        with pytest.raises(BadArchive, match=reason):
             obtain()
     else:
         assert Path(obtain(), "efa_installer.sh").exists()

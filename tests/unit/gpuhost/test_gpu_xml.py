@@ -65,6 +65,12 @@ def test_only_yes_and_no_count_for_a_boolean_value(text: str) -> None:
     assert gpu["unread"] == {"remap_failure": text}
 
 
+@pytest.mark.parametrize("text", ["7\u02d9\u01d90 W", "7?0.00 W", "700..00 W", "70 0 W", "7\u0660\u0660 W"])
+def test_a_damaged_number_is_no_smaller_number(text: str) -> None:
+    gpu = first_gpu("default_power_limit", "700.00 W", text)
+    assert (gpu["default_power_limit_w"], gpu["unread"]) == (None, {"default_power_limit_w": text})
+
+
 @pytest.mark.parametrize("text", ["N/A", "[Unknown Error]", ""])
 def test_a_sum_without_one_of_its_parts_is_unknown_unless_the_rest_shows_errors(text: str) -> None:
     assert first_gpu("sram_uncorrectable_parity", "0", text)["uncorrectable"] is None

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import gpu
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import slurm as resource
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import configuration, node, rules
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm import configuration, devices, node, rules
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.slurm.fields import GpuType
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import slurm_gres
 
+from tests.rig.host import wait_until
 from tests.rig.trees.gpus import H100, smi
 from tests.rig.trees.host import content, link, put, states, tune, undo
 from tests.rig.trees.slurm import CGROUP, CONF, GRES, slurm_node
@@ -123,6 +124,90 @@ def test_a_change_that_is_still_being_tried_is_waited_for(tmp_path: Path) -> Non
         row = one(root, {"cores": True})
         assert (row["state"], "is still being tried" in row["reason"]) == ("unknown", True)
     assert one(root, {"cores": True})["state"] == "ok"
+
+
+def apply_killed(root: Path, settings: dict[str, Any]) -> None:
+    """Let SIGKILL end the program that tries new files, at its restart of slurmd: the new files are left untested."""
+    path = root / "usr/bin/systemctl"
+    put(root, "/usr/bin/systemctl.real", path.read_text(), 0o755)
+    # Its parent is timeout, whose parent is that program.
+    kill = "/bin/kill -9 $(/usr/bin/awk '{print $4}' /proc/$PPID/stat); exit 1"
+    put(root, "/usr/bin/systemctl", f'#!/bin/sh\n[ "$1" != restart ] || {{ {kill}; }}\nexec {path}.real "$@"\n', 0o755)
+    assert "ok" not in {row["state"] for row in apply(root, settings).values()}
+    (root / "usr/bin/systemctl.real").rename(path)
+    wait_until(lambda: is_free(root), 20, "what the killed program had started does not end")
+
+
+def is_free(root: Path) -> bool:
+    with (root / node.LOCK[1:]).open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_files_that_a_killed_program_left_untested_are_named_and_put_back_first(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    settings = {"cores": True, "constrain_devices": True}
+    apply_killed(root, settings)
+    assert file(root, GRES) == f"{OTHERS}{LINES}"
+    rows = apply(root, settings, check=True)
+    assert {row["state"] for row in rows.values()} == {"differs"}
+    assert "an earlier change was cut off: /etc/slurm/.gres.conf.gpuctl-former is the" in rows["slurm.gres"]["notes"][0]
+    assert "/etc/slurm/.cgroup.conf.gpuctl-absent is a note that" in rows["slurm.cgroup"]["notes"][0]
+    put(root, "/run/standin-state", "ALLOCATED+DRAIN")
+    refused = one(root, {"cores": True})
+    assert (refused["state"], refused["reason"].startswith("an earlier change was cut off")) == ("refused", True)
+    put(root, "/run/standin-state", "IDLE+DRAIN")
+    put(root, "/run/standin-fails", "Name=gpu")  # put back, tried anew, and taken back again
+    assert {row["state"] for row in apply(root, settings).values()} == {"failed"}
+    assert (file(root, GRES), (root / CGROUP[1:]).exists()) == (OTHERS, False)
+    (root / "run/standin-fails").unlink()
+    assert {row["state"] for row in apply(root, settings).values()} == {"ok"}
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert file(root, GRES) == OTHERS
+    assert sorted(path.name for path in (root / "etc/slurm").iterdir()) == ["gres.conf", "slurm.conf"]
+
+
+def test_a_file_that_was_edited_after_a_killed_change_is_not_put_back(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    apply_killed(root, {"cores": True})
+    edited = f"{OTHERS}Name=shard Count=8\n"
+    put(root, GRES, edited)
+    row = one(root, {"cores": True})
+    assert row["state"] == "refused"
+    assert "/etc/slurm/gres.conf was edited after an earlier change of it was cut off" in row["reason"]
+    undo(root)
+    assert file(root, GRES) == edited
+    assert one(root, {"constrain_devices": True})["state"] == "failed"
+    assert file(root, GRES) == edited
+    (root / "etc/slurm/.gres.conf.gpuctl-former").unlink()
+    assert one(root, {"cores": True})["state"] == "ok"
+    assert file(root, GRES).startswith(edited)
+
+
+def test_undo_puts_back_what_a_killed_program_left(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    put(root, GRES, OTHERS)
+    apply_killed(root, {"cores": True, "constrain_devices": True})
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert (file(root, GRES), (root / CGROUP[1:]).exists()) == (OTHERS, False)
+    assert sorted(path.name for path in (root / "etc/slurm").iterdir()) == ["gres.conf", "slurm.conf"]
+
+
+def test_undo_of_a_slurmd_that_is_restarted_again_and_again_names_a_way_out(tmp_path: Path) -> None:
+    root = slurm_node(tmp_path)
+    apply(root, {"cores": True})
+    (root / "run/standin-slurmd").unlink()
+    put(root, "/run/standin-returns", "")
+    (row,) = undo(root)["knobs"]
+    assert (row["state"], "systemctl stop slurmd.service" in row["reason"]) == ("refused", True)
+    (root / "run/standin-returns").unlink()  # stopped
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert not (root / GRES[1:]).exists()
 
 
 def test_undo_waits_for_the_drain_too(tmp_path: Path) -> None:
@@ -237,6 +322,25 @@ def test_what_slurmd_itself_refuses_is_not_written(tmp_path: Path) -> None:
 def test_slurmctld_must_not_expect_more(tmp_path: Path, gres: str, state: str, reason: str) -> None:
     row = one(slurm_node(tmp_path, gres=gres), {"cores": True})
     assert (row["state"], reason in row["reason"]) == (state, True), row
+
+
+@pytest.mark.parametrize(
+    ("at_controller", "message"),
+    [
+        ({"h100": 2}, ""),
+        ({"nvidia_h100_80gb_hbm3": 2}, ""),
+        ({"": 2}, ""),
+        (
+            {"h100": 1, "a100": 1},
+            "slurmctld expects gpu:h100:1,gpu:a100:1, and the host has gpu:nvidia_h100_80gb_hbm3:2",
+        ),
+        ({"a100": 1}, ""),  # fewer: slurmctld decides which count
+        ({"h100": 3}, "slurmctld expects gpu:h100:3, and the host has gpu:nvidia_h100_80gb_hbm3:2"),
+    ],
+)
+def test_types_of_nvml_are_compared_where_totals_match(at_controller: dict[str, int], message: str) -> None:
+    due = {devices.nvml_type(H100): 2}
+    assert rules.excess(due, at_controller, by_type=False) == message
 
 
 def test_shared_files_and_those_of_slurmctld_are_left(tmp_path: Path) -> None:

@@ -146,6 +146,9 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_module": "2.13.0g",
         "gdrdrv_module": "2.5",
         "gdrdrv_device": True,
+        "nccl_tests": "",
+        "nccl_tests_lacks": [],
+        "compute": [],
         "additions": [],
         "interrupted": [],
         "unread": {},
@@ -192,7 +195,8 @@ def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
 def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
-    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread"}
+    nccl = {"nccl_tests", "nccl_tests_lacks", "compute"}  # of a request without them
+    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread", *nccl}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def test_the_program_runs_from_standard_input_in_an_empty_python() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, check=True)
     answer = find(done.stdout, TOKEN, {"action": "facts"})
     assert answer["machine"]["machine"] in ("metal", "virtual", "container", "unknown")
+
+
+def test_a_python_of_another_version_runs_the_sources() -> None:
+    program = script(json.dumps({"action": "facts"}), TOKEN)
+    other = program.replace(MAGIC_NUMBER.hex().encode(), b"00000000", 1)
+    assert other != program
+    done = subprocess.run([sys.executable, "-I", "-S", "-"], input=other, capture_output=True, check=True)
+    assert "machine" in find(done.stdout, TOKEN, {"action": "facts"})
 
 
 @pytest.mark.parametrize(("more", "visits"), [(CHANGE, [True, False]), (b"", [True]), (b"stop\n", [True])])
@@ -42,12 +51,23 @@ OF_CHANGES = {"gpuhost.changes", "gpuhost.kinds.cpu"}
 
 
 def test_no_slow_module_is_loaded_before_it_is_needed() -> None:
-    program = script(json.dumps({"action": "facts"}), TOKEN)
-    argv = [sys.executable, "-X", "importtime", "-I", "-S", "-"]
-    done = subprocess.run(argv, input=program, capture_output=True, check=True)
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    loaded = loaded_modules({"action": "facts"})
     assert "gpuhost.api" in loaded
     assert loaded & (SLOW_MODULES | OF_CHANGES) == set()
+
+
+def test_an_audit_loads_no_hashes() -> None:
+    loaded = loaded_modules({"action": "facts", "subjects": "audit", "only": []})
+    assert "gpuhost.facts.health" in loaded
+    assert "hashlib" not in loaded
+
+
+def loaded_modules(request: dict[str, object]) -> set[str]:
+    """Names of the modules that a visit loads."""
+    argv = [sys.executable, "-X", "importtime", "-I", "-S", "-"]
+    program = script(json.dumps(request), TOKEN)
+    done = subprocess.run(argv, input=program, capture_output=True, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
 
 
 PYTHONS = {

@@ -15,7 +15,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import fail, unknown, warn
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nodes.acts.model import Consent, End, Means, Plan
-from gpuctl.workflows import nodes_drain, nodes_kill
+from gpuctl.workflows import nodes_drain, nodes_kill, nodes_service
 from gpuctl.workflows.recorded_act import recorded
 
 LOST = HostResult("gpu-1", wrong="the connection was lost", unreachable=True)
@@ -172,3 +172,11 @@ def test_a_pod_needs_its_cluster() -> None:
     end = End(Means.POD, "pod team-a/trainer-0", "", pod="u", namespace="team-a", name="trainer-0")
     kill = nodes_kill._with_pods(of(end), Consent(force=True, reason="x"))
     assert "--context NAME deletes the pod" in kill.plan.refusals[0]
+
+
+def test_what_a_node_has_against_a_restart_is_unknown_after_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_service, "run_on_all", lambda *_, **__: [LOST])
+    deed = nodes_service.Deed(Target("gpu-1"), "restart efa", "jobs", ())
+    with pytest.raises(GpuctlError, match="connection was lost") as caught:
+        nodes_service._checked(deed)
+    assert caught.value.exit_code == 3

@@ -99,5 +99,7 @@ def leave() -> None:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                os.killpg(int(path.parent.name), signal.SIGKILL)
+                for kill in (os.killpg, os.kill):  # one that has only just begun has no group yet
+                    with contextlib.suppress(OSError):
+                        kill(int(path.parent.name), signal.SIGKILL)
     os._exit(0)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import tarfile
-from collections.abc import Collection
 
 from ..download import download
 from ..facts import openpgp
 from ..host import Host
+from ..unpack import BadArchive, unpack
 from .source import SCRIPT, VERIFIER, Source
 
 TOP = "aws-efa-installer"
 KEY = f"{TOP}.key"
 LIMIT_S = 3600.0
-MOST_MEMBERS, MOST_BYTES = 20_000, 8 << 30  # far above those of AWS's archives
-
-
-class BadArchive(RuntimeError):
-    """An archive that must not be used; the message is the reason."""
 
 
 def name_of(version: str) -> str:
@@ -43,7 +37,7 @@ def obtain(host: Host, where: Source, version: str, folder: str) -> str:
             raise BadArchive(f"cannot fetch it: {wrong}")
     archive = os.path.join(folder, name_of(version))
     verify(host, where, archive)
-    unpack(archive, folder)
+    unpack(archive, folder, TOP)
     os.unlink(archive)  # it is large
     root = os.path.join(folder, TOP)
     _check_version(root, version)
@@ -74,40 +68,6 @@ def verify(host: Host, where: Source, archive: str) -> None:
     if not done.ok or not signers or any(name not in where.fingerprints for name in signers):
         bad = re.search(r"^\[GNUPG:\] (BADSIG|ERRSIG|NO_PUBKEY|NODATA|EXPSIG)", done.out, re.MULTILINE)
         raise BadArchive(f"its signature is wrong ({bad[1] if bad else done.last_line}), so nothing of it was unpacked")
-
-
-def unpack(archive: str, folder: str) -> None:
-    """Unpack plain files and folders below TOP; `BadArchive` for a member that could be written elsewhere."""
-    try:
-        with tarfile.open(archive) as tar:
-            members = tar.getmembers()
-            if len(members) > MOST_MEMBERS or sum(member.size for member in members) > MOST_BYTES:
-                raise BadArchive("it is larger than any installer of EFA")
-            links = {os.path.normpath(member.name) for member in members if member.issym()}
-            for member in members:
-                _check_member(member, links)
-                member.uid = member.gid = os.geteuid()
-                member.uname = member.gname = ""
-                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-            # Every member has been checked above; the filter "data" does not exist in older Python 3.9.
-            tar.extractall(folder, members)  # noqa: S202
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise BadArchive(f"it cannot be unpacked: {error}") from error
-
-
-def _check_member(member: tarfile.TarInfo, links: Collection[str]) -> None:
-    """Refuse a member outside of TOP, or below a link, whose real place its name does not show."""
-    name = os.path.normpath(member.name)
-    if any(name.startswith(f"{link}/") for link in links):
-        raise BadArchive(f"it has {member.name!r}, below a link")
-    if name != TOP and not name.startswith(f"{TOP}/"):
-        raise BadArchive(f"it has {member.name!r}, outside of {TOP}")
-    if member.issym():
-        target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname))
-        if os.path.isabs(member.linkname) or not target.startswith(f"{TOP}/"):
-            raise BadArchive(f"it has a link to {member.linkname!r}, outside of {TOP}")
-    elif not (member.isfile() or member.isdir()):
-        raise BadArchive(f"it has {member.name!r}, which is neither file nor folder")
 
 
 def _check_version(root: str, version: str) -> None:

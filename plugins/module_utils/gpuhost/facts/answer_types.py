@@ -693,6 +693,9 @@ class Stack(TypedDict):
     efa_module: str | None
     gdrdrv_module: str | None
     gdrdrv_device: bool | None
+    nccl_tests: str | None
+    nccl_tests_lacks: list[str] | None
+    compute: list[str] | None
     unread: Reasons
 
 

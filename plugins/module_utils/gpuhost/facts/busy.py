@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from ..host import Host
-from . import device_holders, gpu_xml, processes
+from . import device_holders, processes
 
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 PODS = "/var/lib/kubelet/pods"
@@ -24,6 +24,8 @@ def _gpu_processes(host: Host) -> list[str]:
         return []
     result = host.run("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", limit=30)
     if not result.ok:
+        from . import gpu_xml
+
         why = gpu_xml.mismatch(f"{result.out}\n{result.err}")
         return _gpu_users(host, why) if why else [f"GPU processes unknown: {result.last_line}"]
     rows = [line.strip() for line in result.out.splitlines() if line.strip()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Besides the PATH; an mpirun that is not on it is started by its absolute path.
 FOLDERS = [
+    "/opt/gpuctl/nccl-tests/bin",  # built by gpuctl for the GPUs of the host
     "/opt/nccl-tests/build",
     "/opt/nccl-tests/bin",
     "/usr/local/nccl-tests/build",

@@ -61,6 +61,7 @@ LINK_GENERATIONS = "pci/pci_gpu_link_info/pcie_gen"
 # Values of fabric/health: of its summary, of its bandwidth, and of its conditions.
 FABRIC_FINE = frozenset({"healthy", "full", "false", "none"})
 FABRIC_FAULTS = frozenset({"unhealthy", "limited capacity", "degraded", "true"})
+DECIMALS_AND_UNIT = r"(?:\.\d+)?(?: ?(?:[A-Za-z]+|bank\(s\)|%))?"  # whatever else follows a number has damaged it
 YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
@@ -233,10 +234,10 @@ class _Cells:
 
     def _number(self, name: str, pattern: str, *paths: str) -> int | None:
         text = self.text(name, *paths)
-        match = re.match(pattern, text or "")
+        match = re.match(f"({pattern}){DECIMALS_AND_UNIT}$", text or "", re.ASCII)
         if text is not None and match is None:
             self.unread[name] = text
-        return int(match.group()) if match else None
+        return int(match.group(1)) if match else None
 
     def choice(self, name: str, values: dict[str, bool], *paths: str) -> bool | None:
         """True or False for the known words only: any other text is not an answer."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .. import model
+from .. import model, nccl_tests
 from ..efa import state as efa
 from ..host import Host, Result
 from ..resources import deb, rpm
@@ -48,12 +48,14 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
     then they have no reason. `efa_module` and `gdrdrv_module` are "" if they are not loaded. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
-    well, see `additions.read`.
+    well, see `additions.read`; `nccl_tests`, the `version` to build or the `folder` to check, without which `compute`
+    and `nccl_tests_lacks` are empty.
     """
     facts: dict[str, Any] = {}
     unread: dict[str, str] = {}
     look_up = [str(name) for name in request.get("look_up", ())]
-    wanted = {"look_up": look_up, "sources": request.get("sources", ()), "read once": {}}
+    tests = request.get("nccl_tests") or {}
+    wanted = {"look_up": look_up, "sources": request.get("sources", ()), "nccl_tests_request": tests, "read once": {}}
     for name, reader in READERS.items():
         try:
             facts[name] = reader(host, {**wanted, **facts})
@@ -399,6 +401,49 @@ def _gdrdrv_device(host: Host, facts: Mapping[str, Any]) -> bool:
     return host.exists("/dev/gdrdrv")
 
 
+def _compute(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Compute capabilities of the GPUs, for a request that builds for them."""
+    if not facts["nccl_tests_request"].get("version"):
+        return []
+    try:
+        return list(nccl_tests.compute_capabilities(host))
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+
+
+def _nccl_tests(host: Host, facts: Mapping[str, Any]) -> str:
+    """ "2.17.6 sm_90 38974e70a1b2" of gpuctl's build, with its archive's digest; or the version of the site's test."""
+    folder = facts["nccl_tests_request"].get("folder")
+    if folder:
+        version, wrong = _proof(host, facts)
+        return "" if wrong else version or "no version in its help"
+    try:
+        now = nccl_tests.read(host)
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+    if now.build is None:
+        return f"{nccl_tests.INCOMPLETE}, {nccl_tests.DAMAGED}" if now.wrong else ""
+    return f"{now.build.shown} {now.build.sha256[:12]}{f', {nccl_tests.DAMAGED}' if now.wrong else ''}"
+
+
+def _proof(host: Host, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """`nccl_tests.prove` of the site's folder, run once for both facts: a test that hangs takes its whole limit."""
+    once = facts["read once"]
+    if "proof" not in once:
+        once["proof"] = nccl_tests.prove(host, facts["nccl_tests_request"]["folder"])
+    proof: tuple[str, str] = once["proof"]
+    return proof
+
+
+def _nccl_tests_lacks(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """What a build needs and the host does not have, or why the site's test does not run."""
+    request = facts["nccl_tests_request"]
+    if request.get("folder"):
+        _, wrong = _proof(host, facts)
+        return [wrong] if wrong else []
+    return list(nccl_tests.toolchain(host, facts["compute"] or ())[1]) if request else []
+
+
 def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
     return os.uname().machine
 
@@ -445,4 +490,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "efa_module": _efa_module,
     "gdrdrv_module": _gdrdrv_module,
     "gdrdrv_device": _gdrdrv_device,
+    "compute": _compute,
+    "nccl_tests": _nccl_tests,
+    "nccl_tests_lacks": _nccl_tests_lacks,
 }

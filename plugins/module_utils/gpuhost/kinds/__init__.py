@@ -7,48 +7,70 @@ after its steps: "" if the host still works, else why the steps must be reverted
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..model import Knob
-from . import (
-    allocator,
-    cmdline,
-    cpu,
-    disk,
-    file,
-    gpu,
-    gpu_stack,
-    irq,
-    kubelet,
-    limits,
-    modprobe,
-    program,
-    slurm,
-    swap,
-    sysctl,
-    thp,
-    unit,
-)
 
-KINDS: dict[str, ModuleType] = {
-    "sysctl": sysctl,
-    "thp": thp,
-    "swap": swap,
-    "cpu": cpu,
-    "disk": disk,
-    "irq": irq,
-    "gpu": gpu,
-    "limits": limits,
-    "cmdline": cmdline,
-    "modprobe": modprobe,
-    "unit": unit,
-    "file": file,
-    "allocator": allocator,
-    "program": program,
-    "gpu_stack": gpu_stack,
-    "kubelet": kubelet,
-    "slurm": slurm,
-}
+if TYPE_CHECKING:  # for type checkers, and for Ansible, which sends a host the modules that it sees in such lines
+    from . import (  # noqa: F401
+        allocator,
+        cmdline,
+        cpu,
+        disk,
+        file,
+        gpu,
+        gpu_stack,
+        irq,
+        kubelet,
+        limits,
+        modprobe,
+        program,
+        slurm,
+        swap,
+        sysctl,
+        thp,
+        unit,
+    )
+
+
+class _Kinds(Mapping[str, ModuleType]):
+    """Kind -> its module, imported when it is asked for: every visit starts the engine."""
+
+    def __getitem__(self, kind: str) -> ModuleType:
+        if kind not in NAMES:
+            raise KeyError(kind)
+        return import_module(f"{__name__}.{kind}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+NAMES = (
+    "sysctl",
+    "thp",
+    "swap",
+    "cpu",
+    "disk",
+    "irq",
+    "gpu",
+    "limits",
+    "cmdline",
+    "modprobe",
+    "unit",
+    "file",
+    "allocator",
+    "program",
+    "gpu_stack",
+    "kubelet",
+    "slurm",
+)
+KINDS: Mapping[str, ModuleType] = _Kinds()
 
 # No file keeps these values over a reboot; our boot unit sets them again.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "disk", "irq"})

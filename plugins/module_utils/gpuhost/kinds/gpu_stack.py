@@ -1,6 +1,6 @@
 """Parts of a GPU host's stack as the controller has planned them: packages, repositories, files and services.
 
-Knobs: gpu_stack.driver, .fabric, .toolkit, .dcgm, .efa and .rdma. A value is a mapping, see `Part`.
+Knobs: gpu_stack.driver, .fabric, .toolkit, .dcgm, .efa, .rdma and .nccl_tests. A value is a mapping, see `Part`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..resources.file import described
 from ..resources.module import Module
 from ..resources.unit import runs, show
 from ..snapshot import HostSnapshot
-from . import _container_runtimes, _efa, _stack_rpms
+from . import _container_runtimes, _efa, _nccl_tests, _stack_rpms
 from ._common import read_all, settled
 from ._types import Type
 
-PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma")
+PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma", "nccl_tests")
 RUNNING = "/sys/module/nvidia/version"
 DEVICES = {"gdrdrv": "/dev/gdrdrv"}  # that a module makes, with udev
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
@@ -39,6 +39,7 @@ class Part(NamedTuple):
     content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
     must have, "" for none. `earlier`: packages whose present version no repository has any more.
     `runtimes`: True to let container runtimes know NVIDIA's. `efa`: what EFA's installer is to do, see `_efa.read`.
+    `nccl_tests`: what is built or checked, see `_nccl_tests.read`.
     `built`: further modules that DKMS builds, with their versions. `modules`: to be loaded, by one of `files`; a file
     whose content is None goes.
     """
@@ -57,6 +58,7 @@ class Part(NamedTuple):
     earlier: Sequence[str] = ()
     runtimes: bool = False
     efa: Mapping[str, Any] = {}
+    nccl_tests: Mapping[str, str] = {}
     built: Mapping[str, str] = {}
     modules: Sequence[str] = ()
 
@@ -80,6 +82,8 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
     if not part.shown:
         return Reading(knob.name, "as it is", now="as it is", state=OK)
     host = snapshot.host
+    if part.nccl_tests:
+        return _nccl_tests.read(snapshot, knob, part.nccl_tests)
     by = manager(host)
     if not by:
         raise Refused(NO_MANAGER)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..model import OK, PENDING, REFUSED, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..resources import slurm as resource
 from ..slurm import configuration, devices, node, rules
 from ..slurm.fields import AUTODETECT, CONSTRAIN, CORES, TYPE, TYPES
 from ..snapshot import HostSnapshot
@@ -49,7 +50,9 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     slurmd = node.read(host)
     path = slurmd.path(GRES if knob.key == "gres" else CGROUP)
     node.refuse_shared(host, path)
-    text = host.read_or_none(path) or ""
+    left = resource.cut_off(host, path)
+    present = host.read_or_none(path) or ""
+    text = present if left is None else left.text or ""
     offered = devices.devices(host, snapshot.unchanging, desired) if knob.key == "gres" else []
     if knob.key == "gres":
         changes: dict[str, str | None] = {configuration.GPU: _gpu_lines(offered, desired)}
@@ -59,22 +62,32 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     steps = tuple(
         Step(f"slurm:{path}:{part}", now.get(part), due) for part, due in changes.items() if now.get(part) != due
     )
+    if left is not None:
+        steps += _back(present, path, {**now, **changes}, steps)
     parts = [configuration.GPU] if knob.key == "gres" else [CONSTRAIN[name] for name in desired]
     reading = settled(
         knob._replace(value=_shown({**now, **changes}, [*parts, *(part for part in changes if part not in parts)])),
         now=_shown(now, parts),
         boot=_shown(now, parts),
         steps=steps,
+        notes=(left.note,) if left is not None else (),
     )
     known = node.at_controller(host, slurmd)
     if known[0] is not None and any(device.cores for device in offered) and desired.get(AUTODETECT) != "nvml":
         devices.refuse_other_cores(host, known[0])
     if steps and (reason := node.why_not(host, slurmd, known)):
-        return reading.but(state=REFUSED, steps=(), reason=reason)
+        return reading.but(state=REFUSED, steps=(), reason="; ".join([*reading.notes, reason]), notes=())
     if steps:
         after = configuration.replaced(text, {s.setting.rpartition(":")[2]: s.after for s in steps}, path)
         _refuse_what_does_not_start(snapshot, slurmd, {path: after or None}, desired)
     return _with_controller(snapshot, reading, slurmd, known, devices.counts(offered), desired)
+
+
+def _back(present: str, path: str, due: Mapping[str, str | None], steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps of parts that a change which was cut off has written, and that are to be as before it."""
+    now, known = configuration.part_texts(present, path), {step.setting.rpartition(":")[2] for step in steps}
+    parts = [part for part in {**now, **due} if part not in known and now.get(part) != due.get(part)]
+    return tuple(Step(f"slurm:{path}:{part}", now.get(part), due.get(part)) for part in parts)
 
 
 def _gpu_lines(offered: Sequence[devices.Device], desired: Mapping[str, Any]) -> str:

@@ -7,33 +7,37 @@ can undo it. Its state is a text, or None if it is absent.
 from __future__ import annotations
 
 import re
-from typing import Callable, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
 
 from ..host import Host
-from . import (
-    comment,
-    deb,
-    efa,
-    exclusive_pair,
-    file,
-    folder,
-    gpu,
-    grubby,
-    irq,
-    kubelet,
-    line,
-    lock,
-    module,
-    mps,
-    package,
-    repository,
-    restart,
-    rpm,
-    slurm,
-    swap,
-    unit,
-    value,
-)
+
+if TYPE_CHECKING:  # for type checkers, and for Ansible, which sends a host the modules that it sees in such lines
+    from . import (  # noqa: F401
+        comment,
+        deb,
+        efa,
+        exclusive_pair,
+        file,
+        folder,
+        gpu,
+        grubby,
+        irq,
+        kubelet,
+        line,
+        lock,
+        module,
+        mps,
+        nccl_tests,
+        package,
+        repository,
+        restart,
+        rpm,
+        slurm,
+        swap,
+        unit,
+        value,
+    )
 
 
 class Setting(Protocol):
@@ -46,29 +50,31 @@ class Setting(Protocol):
         """Set the text, or remove the setting; OSError or `RuntimeError` with the system's message."""
 
 
-MAKERS: dict[str, Callable[[str], Setting]] = {
-    "package": package.Package,
-    "folder": folder.Folder,
-    "file": file.File,
-    "line": line.Line,
-    "comment": comment.Comment,
-    "repository": repository.Repository,  # after the files, as its key is one
-    "deb": deb.Deb,
-    "rpm": rpm.Rpm,
-    "lock": lock.Lock,  # on the versions that are there by then
-    "module": module.Module,
-    "efa": efa.Efa,  # after the driver, against whose module it builds one of its own
-    "grubby": grubby.Grubby,
-    "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
-    "unit": unit.Unit,
-    "value": value.Value,
-    "either": exclusive_pair.Either,
-    "irq": irq.Irq,
-    "gpu": gpu.Gpu,
-    "mps": mps.Mps,  # after its GPUs, and before them in an undo
-    "kubelet": kubelet.KubeletPart,  # after the runtimes whose configuration it relies on
-    "slurm": slurm.SlurmPart,  # after the GPUs' MIG instances, which its lines name
-    "restart": restart.Restart,
+# Kind -> its module here and its class, imported when a setting needs it: every visit starts the engine.
+MAKERS = {
+    "package": ("package", "Package"),
+    "folder": ("folder", "Folder"),
+    "file": ("file", "File"),
+    "line": ("line", "Line"),
+    "comment": ("comment", "Comment"),
+    "repository": ("repository", "Repository"),  # after the files, as its key is one
+    "deb": ("deb", "Deb"),
+    "rpm": ("rpm", "Rpm"),
+    "lock": ("lock", "Lock"),  # on the versions that are there by then
+    "module": ("module", "Module"),
+    "efa": ("efa", "Efa"),  # after the driver, against whose module it builds one of its own
+    "nccl_tests": ("nccl_tests", "NcclTests"),  # after EFA, whose installer brings Open MPI
+    "grubby": ("grubby", "Grubby"),
+    "swap": ("swap", "Swap"),  # before units, so that undo unmasks an area's unit before it enables the area
+    "unit": ("unit", "Unit"),
+    "value": ("value", "Value"),
+    "either": ("exclusive_pair", "Either"),
+    "irq": ("irq", "Irq"),
+    "gpu": ("gpu", "Gpu"),
+    "mps": ("mps", "Mps"),  # after its GPUs, and before them in an undo
+    "kubelet": ("kubelet", "KubeletPart"),  # after the runtimes whose configuration it relies on
+    "slurm": ("slurm", "SlurmPart"),  # after the GPUs' MIG instances, which its lines name
+    "restart": ("restart", "Restart"),
 }
 
 _FILE = re.compile(r"[0-7]{4} \d+:\d+")
@@ -80,7 +86,9 @@ PHASES = tuple(MAKERS)
 def make(setting: str) -> Setting:
     """The setting with this name."""
     kind, _, rest = setting.partition(":")
-    return MAKERS[kind](rest)
+    module, name = MAKERS[kind]
+    made: Setting = getattr(import_module(f"{__name__}.{module}"), name)(rest)
+    return made
 
 
 def file_of(setting: str) -> str:

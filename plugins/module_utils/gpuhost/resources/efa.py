@@ -16,6 +16,7 @@ from ..efa import source, state
 from ..efa.state import State
 from ..host import Host, Result
 from ..model import Step, Unreadable
+from ..unpack import BadArchive
 from . import deb
 
 SETTING = "efa:installer"
@@ -58,7 +59,7 @@ def _install(host: Host, now: State, version: str, *, minimal: bool) -> None:
     with _workplace(host) as folder:
         try:
             root = archive.obtain(host, source.read(host), version, folder)
-        except (archive.BadArchive, Unreadable) as error:
+        except (BadArchive, Unreadable) as error:
             raise RuntimeError(f"EFA's installer {version} cannot be used: {error}; {AS_BEFORE}") from error
         if _must_go_first(now, version, minimal=minimal):
             _run(host, root, now, "--uninstall", "--yes")
@@ -192,7 +193,7 @@ def _remove_by_archive(host: Host, now: State) -> None:
     with _workplace(host) as folder:
         try:
             root = archive.obtain(host, source.read(host), now.version, folder)
-        except (archive.BadArchive, Unreadable) as error:
+        except (BadArchive, Unreadable) as error:
             raise RuntimeError(f"the uninstaller of {now.version} cannot be used: {error}; {AS_BEFORE}") from error
         _run(host, root, now, "--uninstall", "--yes")
 

@@ -6,14 +6,16 @@ A change restarts slurmd on a drained and empty node, once for all files. A slur
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from ..host import Host
+from ..host import Host, sync_folder
 from ..model import Refused, Unreadable, Unsupported
 from ..slurm import configuration, node
 from .file import File, described
 from .unit import show
 
+FILES = ("gres.conf", "cgroup.conf")
 STEADY = 5  # seconds without an exit after which slurmd counts as running
 PATIENCE = 60
 ANSWER = 5  # seconds for one answer of scontrol, which waits long for a slurmctld that is down
@@ -28,10 +30,15 @@ SWAP = r"""trap '' PIPE HUP INT TERM
 exec 9>"$1" && flock -n 9 || exit 3
 steady=$2 patience=$3 answer=$4 node=$5; shift 5
 former() { echo "$(dirname "$1")/.$(basename "$1").gpuctl-former"; }
+absent() { echo "$(dirname "$1")/.$(basename "$1").gpuctl-absent"; }
 keep() {
     while [ $# -gt 0 ]; do
-        rm -f -- "$(former "$2")" || return 1
-        [ ! -e "$2" ] || cp -p -- "$2" "$(former "$2")" || return 1
+        rm -f -- "$(former "$2")" "$(absent "$2")" || return 1
+        if [ -e "$2" ]; then
+            cp -p -- "$2" "$(former "$2").part" && mv -f -- "$(former "$2").part" "$(former "$2")" || return 1
+        else
+            : >"$(absent "$2")" || return 1
+        fi
         shift 2
     done
 }
@@ -47,7 +54,7 @@ put() {
 }
 clear() {
     while [ $# -gt 0 ]; do
-        rm -f -- "$(former "$2")"
+        rm -f -- "$(former "$2")" "$(former "$2").part" "$(absent "$2")"
         [ -z "$1" ] || rm -f -- "$1"
         shift 2
     done
@@ -141,21 +148,79 @@ class SlurmPart:
 
 def write_together(host: Host, changes: Mapping[str, str | None]) -> None:
     """Change parts of one or more files, with one restart of slurmd; all of them, or none."""
-    texts = _texts(host, changes)
+    paths = dict.fromkeys(setting.split(":", 2)[1] for setting in changes)
     if show(host, node.UNIT)[node.UNIT]["LoadState"] == "not-found":  # removed since: the files alone can be restored
-        for path, text in texts.items():
-            File(path).write(host, text)
+        _write_files(host, paths, changes)
         return
     slurmd = _known(host)
-    if any(path != slurmd.path(os.path.basename(path)) for path in texts):
+    if any(path != slurmd.path(os.path.basename(path)) for path in paths):
         raise RuntimeError(f"slurmd reads files beside {slurmd.conf} by now: nothing is changed")
     if reason := node.why_not(host, slurmd, node.at_controller(host, slurmd)):
         raise RuntimeError(reason)
     if not slurmd.runs:
-        for path, text in texts.items():
-            File(path).write(host, text)
+        _write_files(host, paths, changes)
         return
-    _swap(host, slurmd, texts)
+    _put_back(host, paths)
+    _swap(host, slurmd, _texts(host, changes))
+
+
+def _write_files(host: Host, paths: Iterable[str], changes: Mapping[str, str | None]) -> None:
+    _put_back(host, paths)
+    for path, text in _texts(host, changes).items():
+        File(path).write(host, text)
+
+
+class CutOff(NamedTuple):
+    """A change that was killed while its files were tried. `copy`: the file with the lines before, None for no file."""
+
+    copy: str
+    text: str | None
+
+    @property
+    def note(self) -> str:
+        """Message for people."""
+        what = "the file before" if self.text is not None else "a note that there was no file before"
+        return f"an earlier change was cut off: {self.copy} is {what}, and is put back first"
+
+
+def cut_off(host: Host, path: str) -> CutOff | None:
+    """Change of a file that a killed program left untested; None if there is none, or the file is the one before.
+
+    `Refused` if somebody has edited the file since, whose lines must not be lost.
+    """
+    folder, name = os.path.split(path)
+    former, absent = (f"{folder}/.{name}.gpuctl-{word}" for word in ("former", "absent"))
+    before, now = host.read_or_none(former), host.read_or_none(path)
+    if before == now or (before is None and not host.exists(absent)):
+        return None
+    left = CutOff(absent if before is None else former, before)
+    # The copy is made after gpuctl's lines are written, and before they take the file's place.
+    if now is not None and os.stat(host.real(path)).st_mtime_ns > os.stat(host.real(left.copy)).st_ctime_ns:
+        raise Refused(
+            f"{path} was edited after an earlier change of it was cut off, before which {left.copy} was kept: "
+            f"remove {left.copy} to go on from {path} as it is"
+        )
+    return left
+
+
+def _put_back(host: Host, paths: Iterable[str]) -> None:
+    """Return to the files before a change that was cut off, of both files that one change may have."""
+    folders = dict.fromkeys(os.path.dirname(path) for path in paths)
+    for path in (f"{folder}/{name}" for folder in folders for name in FILES):
+        try:
+            left = cut_off(host, path)
+        except Refused as error:
+            raise RuntimeError(str(error)) from error
+        if left is None:
+            continue
+        if left.text is None:
+            host.remove(path)
+            host.remove(left.copy)
+            continue
+        with host.changing(f"put back {path}"):
+            os.utime(host.real(left.copy))  # newer than a slurmd that may have read the other lines
+            os.replace(host.real(left.copy), host.real(path))
+            sync_folder(os.path.dirname(host.real(path)))
 
 
 def _texts(host: Host, changes: Mapping[str, str | None]) -> dict[str, str | None]:

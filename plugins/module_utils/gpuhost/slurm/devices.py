@@ -36,11 +36,12 @@ def devices(host: Host, remembered: Host, desired: Mapping[str, object]) -> list
     modes = {state.uuid: state for state in smi.gpus(remembered)}
     cores = near_cores(host) if desired.get("cores", True) else {}
     known: list[Device] = []
+    detected = desired.get("autodetect") == "nvml"
     for gpu in sorted(served, key=lambda gpu: gpu.minor or 0):
         if gpu.uuid not in modes:
             raise Unreadable(f"GPU {gpu.index} ({gpu.address}) is not in nvidia-smi's list")
         near = cores.get(home(gpu.node, nodes(host)), "")
-        name = str(desired.get("type") or type_of(gpu.model))
+        name = nvml_type(gpu.model) if detected else str(desired.get("type") or type_of(gpu.model))
         state = modes[gpu.uuid]
         if state.has("mig.mode.current") and state.value("mig.mode.current") == "Enabled":
             known += _instances(host, remembered, gpu, name, near)
@@ -80,6 +81,11 @@ def type_of(model: str) -> str:
     if not re.search(r"[a-z]", word):
         raise Refused(f"the model {model!r} makes no type: set slurm_gres.type")
     return word
+
+
+def nvml_type(model: str) -> str:
+    """The type that slurmd with NVML gives a model: nvidia_h100_80gb_hbm3 of "NVIDIA H100 80GB HBM3"."""
+    return model.lower().replace(" ", "_")
 
 
 def _instances(host: Host, remembered: Host, gpu: Gpu, name: str, near: str) -> list[Device]:

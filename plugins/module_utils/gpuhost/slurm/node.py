@@ -57,7 +57,10 @@ def read(host: Host) -> Slurmd:
         raise Unsupported(f"{UNIT} is masked: this host is no node of Slurm")
     pid = state["MainPID"]
     if pid == "0" and state["ActiveState"] not in ("inactive", "failed"):
-        raise Unreadable(f"{UNIT} is {state['ActiveState']}: wait until it runs or has ended")
+        raise Unreadable(
+            f"{UNIT} is {state['ActiveState']}, as one that ends and is restarted again and again: wait until it "
+            f"runs, or end that with `systemctl stop {UNIT}`, and run gpuctl again"
+        )
     words = host.read(f"/proc/{pid}/cmdline").split("\0")[:-1] if pid != "0" else []
     return Slurmd(pid, _configuration(host, pid, words), _option(words, "-N") or short_name(host))
 

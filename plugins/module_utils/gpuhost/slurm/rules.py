@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 _SUFFIX = re.compile(r"\([^)]*\)$")  # sockets, as in "(S:0-1)"
 
@@ -33,12 +34,23 @@ def shown(counts: Mapping[str, int]) -> str:
 
 
 def excess(due: Mapping[str, int], at_controller: Mapping[str, int], *, by_type: bool) -> str:
-    """GPUs that slurmctld expects and the host does not have, for which it would drain the node; "" if none."""
+    """GPUs that slurmctld expects and the host does not have, for which it would drain the node; "" if none.
+
+    `by_type`: False for the types of NVML, of whose names a type of slurm.conf may be a part (gres.conf(5), Type); they
+    are compared where the totals are equal, as slurmctld decides which GPUs count if there are more.
+    """
     total, most = sum(due.values()), sum(at_controller.values())
-    lacking = [name for name, count in at_controller.items() if by_type and name and count > due.get(name, 0)]
+    has = due.get if by_type else partial(_with_part, due)
+    is_compared = by_type or most == total
+    lacking = [name for name, count in at_controller.items() if is_compared and name and count > (has(name) or 0)]
     if most <= total and not lacking:
         return ""
     return f"slurmctld expects {shown(at_controller)}, and the host has {shown(due)}"
+
+
+def _with_part(due: Mapping[str, int], name: str) -> int:
+    """GPUs of whose type the name is a part."""
+    return sum(count for kind, count in due.items() if name in kind)
 
 
 def remaining(node: str, due: Mapping[str, int], at_controller: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -39,6 +41,17 @@ def answer(text: str) -> dict[str, object]:
     return found
 
 
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """What this process does with signals is afterwards as before."""
+    before = {number: signal.getsignal(number) for number in start.ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_output_and_errors_come_in_order_and_the_exit_status_last() -> None:
     running = on_node(asked("env", "{program}", "-c", "echo $WHAT; echo wrong >&2; printf cut; exit 3", WHAT="out"))
     assert running.stdout is not None
@@ -64,6 +77,23 @@ def test_it_ends_what_it_started_when_nobody_listens_any_more(tmp_path: Path) ->
     running.stdout.close()
     running.wait(10)
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(("function", "place"), [("become", start), ("setsid", os)], ids=["no group", "no exec"])
+def test_it_ends_what_has_only_begun(monkeypatch: pytest.MonkeyPatch, function: str, place: Any) -> None:
+    real = getattr(place, function)
+
+    def slowly(*arguments: Any) -> None:
+        if function == "setsid":
+            real(*arguments)
+        time.sleep(0.5)
+        if function == "become":
+            real(*arguments)
+
+    monkeypatch.setattr(place, function, slowly)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with signals_kept():
+        assert start.run(["/bin/sleep", "100"], {}) == {"signal": signal.SIGTERM}
 
 
 def test_kept_output_has_a_limit_after_which_the_program_is_left() -> None:

@@ -47,7 +47,6 @@ def namespace(plane: Plane, folder: Path) -> Iterator[Lab]:
     name = f"t{time.monotonic_ns()}"
     plane.api("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     yield Lab(plane, folder, name)
-    plane.api("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def inside(kubeconfig: object, *words: object) -> Said:

@@ -11,13 +11,11 @@ import contextlib
 import json
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -33,6 +31,7 @@ from gpuctl.cluster.deploy.wait import NotReady
 from gpuctl.edges.kube import cluster as kube
 from tests.rig.cluster.files import document
 from tests.rig.kube import plane as kube_plane
+from tests.rig.kube.follower import Follower
 from tests.rig.kube.plane import Plane
 
 DEVICES = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1"}
@@ -66,7 +65,7 @@ def for_tests(nodes: int = 8) -> Iterator[Plane]:
     """The body of a fixture for all tests of a file."""
     for started in kube_plane.for_tests():
         prepare(started, nodes)
-        with Provisioner(started):
+        with standin_provisioner(started):
             yield started
 
 
@@ -127,30 +126,17 @@ def wait_for(ready: Any, seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
-class Provisioner:
+def standin_provisioner(plane: Plane, folder: Path = Path("/nowhere")) -> Follower:
     """A stand-in for CSI drivers: within its block every claim gets a volume."""
+    made: set[str] = set()
 
-    def __init__(self, plane: Plane, folder: Path = Path("/nowhere")) -> None:
-        self.plane, self.folder, self.ended = plane, folder, threading.Event()
-        self.thread = threading.Thread(target=self._serve, daemon=True, name="standin-provisioner")
+    def provide(claim: dict[str, Any]) -> None:
+        uid = claim["metadata"]["uid"]
+        if claim["status"].get("phase") == "Pending" and uid not in made:
+            plane.api("POST", "/api/v1/persistentvolumes", volume(claim, folder))
+            made.add(uid)
 
-    def __enter__(self) -> Provisioner:
-        self.thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.ended.set()
-        self.thread.join()
-
-    def _serve(self) -> None:
-        made: set[str] = set()
-        while not self.ended.wait(0.2):
-            with contextlib.suppress(OSError, AssertionError):
-                for claim in self.plane.api("GET", "/api/v1/persistentvolumeclaims")["items"]:
-                    uid = claim["metadata"]["uid"]
-                    if claim["status"].get("phase") == "Pending" and uid not in made:
-                        self.plane.api("POST", "/api/v1/persistentvolumes", volume(claim, self.folder))
-                        made.add(uid)
+    return plane.follower("/api/v1/persistentvolumeclaims", provide)
 
 
 def volume(claim: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -269,9 +255,8 @@ def namespaces(plane: Plane, folder: Path, wait: bool = True) -> Iterator[Lab]:
     lab = Lab(plane, folder, name)
     wait_for(lambda: _is_furnished(lab))
     yield lab
-    # What other tests could not do without: the GPUs. The rest goes when it goes.
+    # What other tests could not do without: the GPUs. The rest ends with the cluster.
     plane.kubectl("delete", "statefulsets,pods", "--all", "-n", name, f"--wait={wait}", "--timeout=30s")
-    plane.api("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def until_told(lab: Lab, plan: Plan, words: str) -> None:

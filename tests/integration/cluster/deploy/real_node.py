@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.integration.cluster.deploy import lab as made
-from tests.integration.cluster.deploy.lab import Provisioner
+from tests.integration.cluster.deploy.lab import standin_provisioner
 from tests.rig import parts, rootfs
 from tests.rig.kube import assets, node
 from tests.rig.kube.plane import Plane, plane
@@ -33,7 +33,7 @@ def real_node(folder: Path, devices: Mapping[str, str] = made.DEVICES) -> Iterat
         made.prepare(started, nodes=0)
         has = {"capacity": devices, "allocatable": devices}
         started.api("PATCH", f"/api/v1/nodes/{node.NAME}/status", {"status": has})
-        with Provisioner(started, folder / VOLUMES):
+        with standin_provisioner(started, folder / VOLUMES):
             yield started
 
 

@@ -20,7 +20,7 @@ from gpuctl.cluster.deploy.flow import PlanRequest
 from tests.integration.cluster.deploy import building
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.building import OF_FOLDER, Building
-from tests.integration.cluster.deploy.lab import Lab, Provisioner
+from tests.integration.cluster.deploy.lab import Lab, standin_provisioner
 from tests.integration.cluster.deploy.test_failures import account
 from tests.rig.cluster.discovered import attachment
 from tests.rig.cluster.files import BUILT, ON_OPENSHIFT
@@ -42,7 +42,7 @@ def plain() -> Iterator[Plane]:
         meta = {"name": "rbd", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
         kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
         started.apply({**kind, "metadata": meta, "provisioner": "lab.rbd.csi.ceph.com"})
-        with Provisioner(started):
+        with standin_provisioner(started):
             yield started
 
 

@@ -16,7 +16,7 @@ from gpuctl.cluster.doctor import flow
 from gpuctl.cluster.doctor.model import Diagnosis, Name
 from gpuctl.cluster.doctor.probe_pods import ProbeOptions
 from tests.integration.cluster.deploy import lab as made
-from tests.integration.cluster.deploy.lab import DEVICES, ROOM, Lab, Provisioner, wait_for
+from tests.integration.cluster.deploy.lab import DEVICES, ROOM, Lab, standin_provisioner, wait_for
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import plane as kube_plane
 from tests.rig.kube.plane import Plane
@@ -44,7 +44,7 @@ def bare(plane: Plane, tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(bare: Lab) -> Iterator[Lab]:
-    with Provisioner(bare.plane):
+    with standin_provisioner(bare.plane):
         yield bare
 
 

@@ -5,9 +5,7 @@ The pods and all else are real objects of a real API; tests/rig/kube/kubelet.py 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -40,24 +38,14 @@ class Containers:
 
     def __init__(self, cluster: Plane, script: Script) -> None:
         self.cluster, self.script = cluster, script
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._act_all, daemon=True)
+        self.launchers = cluster.follower(PODS, self._act, "labelSelector=app.kubernetes.io/component%3Dlauncher")
 
     def __enter__(self) -> Script:
-        self.thread.start()
+        self.launchers.start()
         return self.script
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.ended.set()
-        self.thread.join()
-
-    def _act_all(self) -> None:
-        while not self.ended.wait(0.05):
-            with contextlib.suppress(OSError, AssertionError):
-                for pod in self.cluster.api("GET", f"{PODS}?labelSelector=app.kubernetes.io/component%3Dlauncher")[
-                    "items"
-                ]:
-                    self._act(pod)
+        self.launchers.stop()
 
     def _act(self, pod: dict[str, Any]) -> None:
         name = pod["metadata"]["name"]

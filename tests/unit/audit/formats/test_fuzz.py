@@ -49,9 +49,9 @@ BROKEN_ONCE = {
     "dcgmi health": (104, 563), "dcgmi nvlink -e": (1219, 302196, 1000659, 1003683),
     "ethtool -S": (3, 29), "ibstat": (0, 6, 806, 100933), "kernel log": (36, 83, 129), "lfs df": (18, 60, 305861),
     "mount": (5, 17), "nvidia-smi": (35, 151, 100857), "nvidia-smi --query-gpu": (72, 89),
-    "nvidia-smi -q": (4, 14, 5782, 304409), "nvidia-smi -q -x": (303713, 506095), "nvidia-smi dmon": (11,),
-    "nvidia-smi nvlink -c": (2,), "nvidia-smi nvlink -e": (250, 355, 28448, 500273), "nvidia-smi nvlink -s": (42,),
-    "nvidia-smi topo -m": (45, 156, 244, 1196),
+    "nvidia-smi -q": (4, 14, 5782, 80364, 304409), "nvidia-smi -q -x": (77974, 303713, 506095),
+    "nvidia-smi dmon": (11,), "nvidia-smi nvlink -c": (2,), "nvidia-smi nvlink -e": (250, 355, 28448, 500273),
+    "nvidia-smi nvlink -s": (42,), "nvidia-smi topo -m": (45, 156, 244, 1196, 33531),
 }  # fmt: skip
 
 
