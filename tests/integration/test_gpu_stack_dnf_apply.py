@@ -119,7 +119,7 @@ def test_a_set_is_installed_locked_upgraded_downgraded_and_taken_back(root: RpmR
     assert {packages[name] for name in SET} == {full(OLD)}
     assert (set(SET) <= set(chosen), "dkms" in chosen, packages["dkms"]) == (True, False, "0:3.2.2-1.el9")
     assert locks == locked(OLD)
-    assert "Nothing to do." in root.dnf("upgrade")
+    assert "Nothing to do." in root.dnf("upgrade", "--setopt=*.module_hotfixes=1")
     assert changed(bring(root, OLD)) == set()
 
     root.dnf("versionlock", "delete", MODULE)
@@ -178,7 +178,7 @@ def test_an_interrupted_upgrade_can_be_undone_at_once_and_repaired_alone(root: R
     assert states(bring(root, OLD)) == {KNOB: "ok"}
     kill_in_the_middle(root, NEW)
     repaired = visit({"action": "repair", "actor": "tester"}, TreeHost(root.root))
-    assert MODULE in repaired["repaired"]
+    assert MODULE in repaired.get("repaired", ()), repaired
     assert interrupted_rpms(Host(root.root)) == []
     undone = undo(root.root, allow_busy=True)
     assert set(states(undone).values()) == {"ok"}, undone

@@ -43,10 +43,13 @@ data:
 ...
 """
 # Only adds where to install and from where; what it is asked for is passed on to the real one.
+# --installroot leaves the plugins' configuration as it is, so that the list it names is put below the root, too.
 DNF = """#!/bin/sh
-PATH=/usr/sbin:/usr/bin:/sbin:/bin exec {dnf} --installroot={root} --releasever=9 \\
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+sed 's|^locklist *= *|&{root}|' {root}/etc/dnf/plugins/versionlock.conf > {plugins}/versionlock.conf
+exec {dnf} --installroot={root} --releasever=9 \\
   --setopt=reposdir={root}/etc/yum.repos.d --setopt=module_platform_id=platform:el9 \\
-  --setopt=cachedir={root}/var/cache/dnf --setopt=pluginconfpath={root}/etc/dnf/plugins "$@"
+  --setopt=cachedir={root}/var/cache/dnf --setopt=pluginconfpath={plugins} "$@"
 """
 RPM = '#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin exec {rpm} --root={root} "$@"\n'
 LOCKS = "/etc/dnf/plugins/versionlock.list"
@@ -90,11 +93,11 @@ class RpmRoot:
         (self.root / "etc/yum.repos.d/cuda-rhel9.repo").write_text(repo)
         for name, script in (("dnf", DNF), ("rpm", RPM)):
             program = self.root / "usr/bin" / name
-            program.write_text(script.format(**{name: shutil.which(name)}, root=self.root))
+            program.write_text(script.format(**{name: shutil.which(name)}, root=self.root, plugins=self._work))
             program.chmod(0o755)
         plugins = self.root / "etc/dnf/plugins"
         plugins.mkdir(parents=True)
-        (plugins / "versionlock.conf").write_text(f"[main]\nenabled = 1\nlocklist = {self.root}{LOCKS}\n")
+        (plugins / "versionlock.conf").write_text(f"[main]\nenabled = 1\nlocklist = {LOCKS}\n")
         (self.root / LOCKS[1:]).write_text("")
 
     def offer(self, packages: Sequence[Rpm], stream: str = "", of_stream: Sequence[Rpm] = ()) -> None:

@@ -12,7 +12,6 @@ from . import undo as undoing
 from .converge import Run, converge
 from .facts import machine
 from .facts.machine import Machine
-from .facts.stack import interrupted_rpms
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .lock import last_run, lock
@@ -225,19 +224,18 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
 
 def repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """Complete what dpkg or rpm was interrupted in; `repaired`: its packages, or in check mode those that it would."""
-    from .facts.stack import interrupted_rpms  # with the modules of packages: no other action needs them
-    from .resources import deb, rpm
+    from .resources import deb, rpm  # with the modules of packages: no other action needs them
 
     of_dpkg = bool(host.which("dpkg-query"))
     if request.get("check"):
-        return {"repaired": deb.interrupted(host) if of_dpkg else interrupted_rpms(host)}
+        return {"repaired": deb.interrupted(host) if of_dpkg else rpm.unfinished(host)}
     if not records.can_be_kept(host):
         raise InvalidRequest(READ_ONLY, "make the disk writable")
     with lock(host, str(request.get("actor", ""))):
         try:
-            return {"repaired": deb.repair(host) if of_dpkg else rpm.repair(host, interrupted_rpms(host))}
+            return {"repaired": deb.repair(host) if of_dpkg else rpm.repair(host)}
         except RuntimeError as error:
-            look = "dpkg --audit" if of_dpkg else "dnf check --duplicates"
+            look = "dpkg --audit" if of_dpkg else "dnf check"
             raise InvalidRequest(str(error), f"look at {look} on the host; a full disk needs room first") from error
 
 

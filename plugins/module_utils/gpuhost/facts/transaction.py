@@ -58,7 +58,7 @@ def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Res
     hotfixes = ["--setopt=*.module_hotfixes=1"] if request.get("hotfixes") else []
     with dnf_read_only(host) as options:
         return host.run(
-            *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0"),
+            *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0", "--setopt=installonly_limit=0"),
             *WITHOUT_LOCKS,  # the versions are exact, and gpuctl's own locks are of those before
             # Modules of the two flavours exclude each other: what would go is for the controller to judge.
             *("--allowerasing", "install", "--", *packages),

@@ -4,7 +4,9 @@ Of the kernel's packages, which stay beside each other, each version is one: "rp
 
 The packages of a run change in one transaction of dnf: what dnf resolves must be exactly that change, everything is
 downloaded before rpm starts, and a transaction that fails is taken back. Modules and version locks do not bind it, as
-its versions are exact; its own locks are set afterwards, see lock.py.
+its versions are exact; its own locks are set afterwards, see lock.py. Until it has ended well, its packages are in
+rpm_journal.py, and their texts are "3:580.178.04-1.el9 unfinished auto", with both versions if rpm has both. Several
+versions that gpuctl has not caused are "3:580.178.04-1.el9,3:580.105.08-1.el9 several": those it leaves alone.
 """
 
 from __future__ import annotations
@@ -12,53 +14,81 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..host import Host, Result
 from ..model import Unreadable
 from ..remembered import Remembered
-from .deb import UNREPAIRED, version_of
+from . import rpm_journal
+from .deb import UNREPAIRED
+from .rpm_journal import Journal
 
 LIMIT_S = 5400.0  # DKMS builds a module for every kernel of the host
+PATIENCE_S = 300.0  # with another dnf at work, such as that of a timer
 DNF = (
     *("dnf", "--allowerasing", "--disableplugin=versionlock"),
     *("--setopt=*.module_hotfixes=1", "--setopt=install_weak_deps=0", "--setopt=clean_requirements_on_remove=0"),
+    # An earlier kernel does not go for a new package of the running one. dnf itself would wait for another without end.
+    *("--setopt=installonly_limit=0", "--setopt=exit_on_lock=1"),
 )
-DUPLICATE = "duplicate"  # ends the text of a package whose replacement was interrupted
-_FORM = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
+UNFINISHED, SEVERAL = "unfinished", "several"
+_FORM = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\t[%{PROVIDENAME} ]\n"
 _SECTION = re.compile(r"^(\S.*):$", re.MULTILINE)
 # dnf wraps a row after a long name.
 _ROW = re.compile(r"^ (\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.,]+ ?[kMG]?B?\s*$", re.MULTILINE)
-_REPLACED = re.compile(r"^     replacing  (\S+)\.\w+ ", re.MULTILINE)
+_REPLACED = re.compile(r"^     replacing  (\S+)\.\w+ (\S+)", re.MULTILINE)
 _SCRIPT = re.compile(r"^.*(?:scriptlet failed|Error in \S+ scriptlet).*$", re.MULTILINE)
 _UNSIGNED = re.compile(r"^(?:Package \S+ is not signed|Public key for \S+ is not installed).*$", re.MULTILINE)
+_REASON = re.compile(r"^(?:Error:|Failed(?! loading plugin)|\[Errno \d+\]).*(?:\n[ -].*)*", re.MULTILINE)
+_IGNORED = re.compile(r"^Ignoring repositories: (.*)$", re.MULTILINE)
+_LOCKED = re.compile(r"already locked by -?\d+|Failed to obtain the transaction lock")
+_BEGUN = re.compile(r"^Running transaction$", re.MULTILINE)
 _PLAIN = re.compile(r"[\w.+:~^-]+")
+_SECRET = re.compile(r"(?<=//)[^/\s]*@")
+_OF_KERNEL = re.compile(r"kernel[\d.]*(?:-|$)")
+# Packages of a kernel's version of which dnf replaces the earlier one.
+_SINGLE = re.compile(r"-(?:cross-)?headers$|-tools(?:-|$)|-(?:doc|abi|livepatch)(?:-|$)|-macros$")
+_PARALLEL = re.compile(r"(?:installonlypkg|multiversion)\(")
 
 
 class Installed(NamedTuple):
-    """One row of rpm's database; `version` has its epoch where that is not zero."""
+    """One row of rpm's database; `version` has its epoch where that is not zero, `parallel`: several may stay."""
 
     name: str
     version: str
     architecture: str
     time: int
+    parallel: bool = False
 
     @property
     def exact(self) -> str:
         return f"{self.name}-{self.version}.{self.architecture}"
 
+    @property
+    def key(self) -> str:
+        return key_of(self.name, self.version)
+
+
+class NotBegun(RuntimeError):
+    """dnf stopped before rpm changed anything."""
+
 
 class Change(NamedTuple):
-    """Packages to install (name -> version), and to remove (name -> version)."""
+    """Packages to install (name -> version), to remove, and to install again as they are."""
 
-    installs: dict[str, str]
-    removes: dict[str, str]
+    installs: Mapping[str, str]
+    removes: Mapping[str, str]
+    again: Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.installs or self.removes or self.again)
 
     @property
     def script(self) -> str:
         """As `dnf shell` takes it; RuntimeError for a name that is none."""
-        verbs = {"install": self.installs, "remove": self.removes}
+        verbs = {"install": self.installs, "remove": self.removes, "reinstall": self.again}
         specs = {verb: [f"{_name(key)}-{version}" for key, version in rows.items()] for verb, rows in verbs.items()}
         odd = [spec for some in specs.values() for spec in some if not _PLAIN.fullmatch(spec)]
         if odd:
@@ -82,8 +112,13 @@ class Rpm:
 
 
 def is_kernel(name: str) -> bool:
-    """True for a package of which several versions stay installed."""
-    return bool(re.match(r"kernel(-|$)", name)) and name != "kernel-headers"
+    """True for a package of a kernel, also of kernel6.12, of which several versions stay installed."""
+    return bool(_OF_KERNEL.match(name)) and not _SINGLE.search(name)
+
+
+def key_of(name: str, version: str) -> str:
+    """The package as settings name it."""
+    return f"{name}={version}" if is_kernel(name) else name
 
 
 def _name(key: str) -> str:
@@ -97,9 +132,9 @@ def installed(host: Host) -> list[Installed]:
         raise Unreadable(f"rpm: {result.last_line}")
     rows = [line.split("\t") for line in result.out.splitlines()]
     return [
-        Installed(row[0], row[1].removeprefix("0:"), row[2], int(row[3]))
+        Installed(row[0], row[1].removeprefix("0:"), row[2], int(row[3]), bool(_PARALLEL.search(row[4])))
         for row in rows
-        if len(row) == 4 and row[3].isdigit()
+        if len(row) == 5 and row[3].isdigit()
     ]
 
 
@@ -117,20 +152,55 @@ def states(host: Host, names: Iterable[str]) -> dict[str, str | None]:
 
 def _query(host: Host, names: set[str] | None) -> dict[str, str]:
     """Texts of these packages, without names of all."""
-    by_name: dict[str, list[str]] = {}
-    for row in installed(host) if names is None or names else ():
-        if names is None or row.name in names:
-            by_name.setdefault(row.name, []).append(row.version)
+    by_name = _by_name(host, names) if names is None or names else {}
     chosen = _installed_for_themselves(host) if by_name else frozenset()
-    return {key: text for name, rows in by_name.items() for key, text in _texts(name, rows, is_chosen=name in chosen)}
+    journal = rpm_journal.load(host)
+    return {
+        key: text
+        for name, versions in by_name.items()
+        for key, text in _texts(name, versions, "manual" if name in chosen else "auto", journal)
+    }
 
 
-def _texts(name: str, versions: list[str], *, is_chosen: bool) -> Iterator[tuple[str, str]]:
-    mark, versions = "manual" if is_chosen else "auto", list(dict.fromkeys(versions))
-    if is_kernel(name):
-        yield from ((f"{name}={version}", f"{version} {mark}") for version in versions)
-    else:
-        yield name, f"{versions[0]} {mark}" if len(versions) == 1 else f"{','.join(versions)} {DUPLICATE}"
+def _by_name(host: Host, names: set[str] | None) -> dict[str, list[str]]:
+    by_name: dict[str, list[str]] = {}
+    for row in installed(host):
+        if (names is None or row.name in names) and row.version not in by_name.setdefault(row.name, []):
+            by_name[row.name].append(row.version)
+    return by_name
+
+
+def _versions(host: Host, keys: Iterable[str]) -> dict[str, str]:
+    """Package -> its version, "" if it is not installed; without a question to dnf, which takes half a second."""
+    keys = list(keys)
+    by_name = _by_name(host, {_name(key) for key in keys})
+    known = {key: text for name, rows in by_name.items() for key, text in _texts(name, rows, "", Journal())}
+    return {key: version_of(known.get(key)) for key in keys}
+
+
+def _texts(name: str, versions: Sequence[str], mark: str, journal: Journal) -> Iterator[tuple[str, str]]:
+    for key, some in [(key_of(name, one), [one]) for one in versions] if is_kernel(name) else [(name, versions)]:
+        if any(journal.has(key, version) for version in some):
+            yield key, f"{','.join(some)} {UNFINISHED} {journal.marks.get(key, mark)}"
+        else:
+            yield key, f"{','.join(some)} {mark if len(some) == 1 else SEVERAL}"
+
+
+def version_of(text: str | None) -> str:
+    """The version in a text, of a package that is half done, too; "" for one that is not installed."""
+    return (text or "").partition(" ")[0]
+
+
+def mark_of(text: str | None) -> str:
+    """manual or auto: of an unfinished package, the one that it is to have."""
+    return (text or "").rpartition(" ")[2]
+
+
+def several(states: Mapping[str, str | None]) -> str:
+    """Why packages that rpm has in several versions must not be changed; "" if there is none."""
+    rows = [f"{key} ({version_of(text)})" for key, text in states.items() if (text or "").endswith(f" {SEVERAL}")]
+    hint = "gpuctl has not caused that and leaves them: see `dnf check --duplicates`"
+    return f"installed in several versions: {', '.join(rows[:4])}; {hint}" if rows else ""
 
 
 def _installed_for_themselves(host: Host) -> frozenset[str]:
@@ -140,8 +210,13 @@ def _installed_for_themselves(host: Host) -> frozenset[str]:
         query = ("repoquery", "--quiet", "--userinstalled", "--qf", "%{name}")
         result = host.run("dnf", *places, "--cacheonly", "--disablerepo=*", *query)
     if not result.ok:
-        raise Unreadable(f"dnf repoquery: {result.last_line}")
+        raise Unreadable(f"dnf repoquery: {without_secrets(result).last_line}")
     return frozenset(result.out.split())
+
+
+def without_secrets(result: Result) -> Result:
+    """The same without users and passwords in addresses of repositories, which dnf prints with an error."""
+    return result._replace(out=_SECRET.sub("", result.out), err=_SECRET.sub("", result.err))
 
 
 def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
@@ -149,10 +224,12 @@ def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
     try:
         repair(host, desired)
         before = states(host, desired)
+        if wrong := several(before):
+            raise RuntimeError(wrong)
         _apply(host, before, desired)
+        now = states(host, desired)
     except (RuntimeError, Unreadable) as error:
         return dict.fromkeys(desired, str(error))
-    now = states(host, desired)
     return {
         name: f"asked for {text or 'absent'}, the host holds {now[name] or 'absent'}"
         for name, text in desired.items()
@@ -162,67 +239,87 @@ def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
 
 def _apply(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None]) -> None:
     due = change(before, desired)
-    if due.installs or due.removes:
+    earlier = rpm_journal.load(host)
+    if due:
+        _protect(host, due.removes)
         _check(host, due)
         _download(host, due)
         try:
             _run(host, due, desired, what="cannot change the packages")
-        except RuntimeError as error:
+        except NotBegun as error:
+            rpm_journal.save(host, earlier)
+            raise RuntimeError(f"{error}; nothing was changed") from error
+        except (RuntimeError, Unreadable) as error:
             _take_back(host, before, desired, str(error))
-            raise
+            rpm_journal.save(host, earlier)
+            raise RuntimeError(f"{error}; the packages are as before") from error
     _mark(host, desired)
+    rpm_journal.save(host, earlier.without(desired))
 
 
 def change(now: Mapping[str, str | None], desired: Mapping[str, str | None]) -> Change:
     """The change between two states of the same packages."""
-    installs = {
-        name: version_of(text)
-        for name, text in desired.items()
-        if version_of(text) and version_of(now[name]) != version_of(text)
-    }
-    removes = {name: version_of(now[name]) for name, text in desired.items() if not version_of(text)}
-    return Change(installs, {name: version for name, version in removes.items() if version})
+    return _difference({name: version_of(text) for name, text in now.items()}, desired)
+
+
+def _difference(now: Mapping[str, str], desired: Mapping[str, str | None]) -> Change:
+    versions = {name: version_of(text) for name, text in desired.items()}
+    installs = {name: version for name, version in versions.items() if version and now[name] != version}
+    return Change(installs, {name: now[name] for name, version in versions.items() if now[name] and not version})
+
+
+def _protect(host: Host, removes: Mapping[str, str]) -> None:
+    """Refuse to remove a package that has the running kernel; RuntimeError with its name."""
+    kernel = host.value("/proc/sys/kernel/osrelease") or ""
+    images = (f"/lib/modules/{kernel}/vmlinuz", f"/boot/vmlinuz-{kernel}")
+    form = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"
+    shown = host.run("rpm", "-q", "--qf", form, "-f", *images).out if removes else ""
+    owners = {tuple(line.replace("\t0:", "\t").split("\t")) for line in shown.splitlines()}
+    running = [key for key, version in removes.items() if (_name(key), version) in owners]
+    if running:
+        raise RuntimeError(f"{running[0]} has the kernel that runs, {kernel}, and is not removed")
 
 
 def _check(host: Host, due: Change) -> None:
     """Refuse a change that dnf would not make exactly so; RuntimeError with the difference, or dnf's reason."""
     result = _dnf(host, due, "--assumeno", changes=False)
-    reason = _reason(result)
-    if reason:
-        raise RuntimeError(f"dnf cannot do this: {reason}")
     installs, removes = resolved(result.out)
-    planned = {_name(key): version for key, version in due.installs.items()}
-    leaving = {_name(key) for key in due.removes}
-    differences = [
-        *(f"install {name} {version}" for name, version in installs.items() if planned.get(name) != version),
-        *(f"remove {name}" for name in sorted(removes - leaving)),
-        *(f"not install {name} {version}" for name, version in planned.items() if name not in installs),
-        *(f"not remove {name}" for name in sorted(leaving - removes)),
-    ]
-    if differences:
-        shown = ", ".join(differences[:6]) + (" …" if len(differences) > 6 else "")
-        raise RuntimeError(f"dnf would now do what is not planned: {shown}; plan again")
+    planned = {(_name(key), version) for rows in (due.installs, due.again) for key, version in rows.items()}
+    leaving = {(_name(key), version) for key, version in due.removes.items()}
+    if (installs, removes - installs) == (planned, leaving):
+        return
+    if reason := _reason(result):
+        raise RuntimeError(f"dnf cannot do this: {reason}")
+    rows = {
+        "install": installs - planned,
+        "remove": removes - installs - leaving,
+        "not install": planned - installs,
+        "not remove": leaving - removes,
+    }
+    differences = [f"{verb} {name} {version}" for verb, some in rows.items() for name, version in sorted(some)]
+    shown = ", ".join(differences[:6]) + (" …" if len(differences) > 6 else "")
+    raise RuntimeError(f"dnf would now do what is not planned: {shown}; plan again")
 
 
-def resolved(text: str) -> tuple[dict[str, str], set[str]]:
-    """Packages that dnf's table installs (name -> version), and that it removes."""
+def resolved(text: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Packages, with their versions, that dnf's table installs, and that it removes."""
     table = text.partition("\nTransaction Summary")[0]
-    installs: dict[str, str] = {}
-    removes: set[str] = set()
+    installs: set[tuple[str, str]] = set()
+    removes: set[tuple[str, str]] = set()
     parts = _SECTION.split(table)
     for title, rows in zip(parts[1::2], parts[2::2]):
-        if title.startswith("Removing"):
-            removes.update(row[0] for row in _ROW.findall(rows))
-        else:
-            installs.update({row[0]: row[2] for row in _ROW.findall(rows)})
-            removes.update(_REPLACED.findall(rows))
+        some = removes if title.startswith("Removing") else installs
+        some.update((row[0], row[2].removeprefix("0:")) for row in _ROW.findall(rows))
+        removes.update((name, version.removeprefix("0:")) for name, version in _REPLACED.findall(rows))
     return installs, removes
 
 
 def _download(host: Host, due: Change) -> None:
     """Download packages and verify their signatures; a key that dnf has imported in vain goes again."""
     known = _keys(host)
-    result = _dnf(host, due, "--assumeyes", "--downloadonly", changes=True)
+    # The lists are those that were just checked.
+    options = ("--setopt=*.metadata_expire=never", "--assumeyes", "--downloadonly")
+    result = _dnf(host, due, *options, changes=True)
     reason = _reason(result)
     if reason or not result.ok:
         imported = sorted(_keys(host) - known)
@@ -237,12 +334,21 @@ def _keys(host: Host) -> set[str]:
 
 
 def _run(host: Host, due: Change, desired: Mapping[str, str | None], what: str) -> None:
-    """Carry out a change; RuntimeError if packages are not as desired, or a script of one failed."""
-    result = _dnf(host, due, "--assumeyes", changes=True)
-    left = change(states(host, desired), desired)
+    """Carry out a change, after it is in the journal; RuntimeError if packages are not as desired, or a script failed.
+
+    `desired`: texts of the packages, for their versions and marks.
+    """
+    marks = {name: mark_of(text) for name, text in desired.items() if text}
+    journal = rpm_journal.load(host).begun({**due.installs, **due.again}, due.removes, marks)
+    rpm_journal.save(host, journal)
+    result = _dnf(host, due, "--cacheonly", "--assumeyes", changes=True)
     script = _SCRIPT.search(f"{result.out}\n{result.err}")
-    if left.installs or left.removes or duplicates(host, desired) or script:
-        shown = " ".join(script[0].split()) if script else _reason(result) or result.last_line
+    shown = " ".join(script[0].split()) if script else _reason(result) or result.last_line
+    if result.ok and not script and not _BEGUN.search(result.out):
+        raise NotBegun(f"{what}: {shown}")
+    left = _difference(_versions(host, desired), desired)
+    is_again = not due.again or re.search(r"^Reinstalled:$", result.out, re.MULTILINE)
+    if left or script or not result.ok or not is_again or _replaced(host, journal):
         raise RuntimeError(f"{what}: {shown}")
 
 
@@ -252,7 +358,13 @@ def _dnf(host: Host, due: Change, *options: str, changes: bool) -> Result:
         path = os.path.join(scratch, "transaction")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(due.script)
-        return host.run(*DNF, *options, "shell", path, changes=changes, limit=LIMIT_S if changes else 120)
+        limit, latest = LIMIT_S if changes else 120, time.monotonic() + PATIENCE_S
+        while True:
+            result = without_secrets(host.run(*DNF, *options, "shell", path, changes=changes, limit=limit))
+            locked = _LOCKED.search(f"{result.out}\n{result.err}") and not _BEGUN.search(result.out)
+            if not locked or time.monotonic() > latest:
+                return result
+            time.sleep(2)
 
 
 def _reason(result: Result) -> str:
@@ -260,7 +372,13 @@ def _reason(result: Result) -> str:
     if result.code in (124, 125, 126, 127):
         return result.last_line
     text = f"{result.err}\n{result.out}"
-    blocks = re.findall(r"^(?:Error|Failed|\[Errno \d+\]).*(?:\n[ -].*)*", text, re.MULTILINE)
+    ignored = {name for names in _IGNORED.findall(text) for name in re.split(r",\s*", names)}
+    blocks = [
+        block
+        for block in _REASON.findall(text)
+        # A repository that may be absent is not what failed.
+        if not any(f"metadata for repo '{name}'" in block for name in ignored)
+    ]
     lines = (" ".join(re.sub(r"^Error:", "", block).split()) for block in [*_UNSIGNED.findall(text), *blocks])
     return "; ".join(line for line in dict.fromkeys(lines) if line and line != "Operation aborted.")
 
@@ -268,54 +386,119 @@ def _reason(result: Result) -> str:
 def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None], wrong: str) -> None:
     """Return to the packages before a transaction that failed; RuntimeError with both reasons if that fails too."""
     try:
-        repair(host, desired)
-        if states(host, desired) == before:
-            raise RuntimeError(f"{wrong}; nothing was changed")
-        back = change(states(host, desired), before)
-        if back.installs or back.removes:
+        journal = rpm_journal.load(host)
+        _erase_replaced(host, journal)
+        now = _versions(host, desired)
+        # What was to go and is still in rpm's database may have lost its files.
+        again = {key: version for key, version in journal.removes.items() if version and now.get(key) == version}
+        back = _difference(now, before)._replace(again=again)
+        if back:
             _check(host, back)
+            _download(host, back)
             _run(host, back, before, what="cannot take it back")
         _mark(host, before)
-    except (RuntimeError, Unreadable) as error:
-        if str(error).startswith(wrong):
-            raise
+    except (RuntimeError, Unreadable, OSError) as error:
         raise RuntimeError(f"{wrong}; and it could not be taken back ({error}): {UNREPAIRED}") from error
-    raise RuntimeError(f"{wrong}; the packages are as before")
 
 
 def _mark(host: Host, desired: Mapping[str, str | None]) -> None:
     """Mark packages as installed for themselves or as a dependency."""
-    now = states(host, desired)
-    due = {name: (text or "").split() for name, text in desired.items() if version_of(text) and now[name] != text}
+    chosen = _installed_for_themselves(host)
+    due = {_name(name): mark_of(text) for name, text in desired.items() if text}
     for verb, mark in (("install", "manual"), ("remove", "auto")):
-        names = [_name(name) for name, words in due.items() if mark in words]
+        names = [name for name, desired_mark in due.items() if desired_mark == mark != _mark_now(name, chosen)]
         if names:
             done = host.run("dnf", "mark", verb, "--", *names, changes=True, limit=120)
             if not done.ok:
-                raise RuntimeError(f"cannot mark packages as {mark}: {done.last_line}")
+                raise RuntimeError(f"cannot mark packages as {mark}: {without_secrets(done).last_line}")
 
 
-def duplicates(host: Host, names: Iterable[str] | None = None) -> dict[str, list[Installed]]:
-    """Packages in more than one version, as an interrupted rpm leaves them; of each the last one installed comes first.
+def _mark_now(name: str, chosen: frozenset[str]) -> str:
+    return "manual" if name in chosen else "auto"
 
-    `names`: only these.
+
+def unfinished(host: Host) -> list[str]:
+    """Packages that gpuctl was installing when it was interrupted."""
+    journal = rpm_journal.load(host)
+    return sorted({row.name for row in installed(host) if row.version in journal.installs.get(row.key, ())})
+
+
+def duplicates(host: Host) -> list[str]:
+    """Packages in two versions, of which one should have replaced the other, whoever did that; none of kernels."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    for row in installed(host):
+        if not row.parallel and not _OF_KERNEL.match(row.name) and row.name != "gpg-pubkey":
+            versions.setdefault((row.name, row.architecture), set()).add(row.version)
+    return sorted({name for (name, _), some in versions.items() if len(some) > 1})
+
+
+def repair(host: Host, desired: Mapping[str, str | None] | None = None) -> list[str]:
+    """Complete what a transaction of gpuctl was interrupted in; return the packages, RuntimeError if that fails.
+
+    Only packages of the journal are touched. `desired`: those that it lets go, or changes, need not be completed.
     """
-    asked = None if names is None else {_name(name) for name in names}
+    journal = rpm_journal.load(host)
+    if not journal.installs and not journal.removes:
+        return []
+    _erase_replaced(host, journal)
+    due = {row.key: row.version for row in installed(host) if _is_due(row, journal, desired or {})}
+    if due:
+        _complete(host, due, journal)
+    rpm_journal.save(host, journal.without({**due, **_gone(host, journal)}))
+    return sorted({_name(key) for key in due})
+
+
+def _is_due(row: Installed, journal: Journal, desired: Mapping[str, str | None]) -> bool:
+    """True for a package to complete: what was to go may be in no repository, so only if it is to stay now."""
+    if row.key in desired:
+        return journal.has(row.key, row.version) and version_of(desired[row.key]) == row.version
+    return row.version in journal.installs.get(row.key, ())
+
+
+def _complete(host: Host, due: Mapping[str, str], journal: Journal) -> None:
+    """Install packages once more, as their scripts may not have run, and set their marks."""
+    again, texts = Change({}, {}, due), {key: f"{version} {journal.marks.get(key, '')}" for key, version in due.items()}
+    try:
+        _check(host, again)
+        _download(host, again)
+        _run(host, again, texts, what="dnf reinstall")
+        _mark(host, {key: text for key, text in texts.items() if key in journal.marks})
+    except (RuntimeError, Unreadable) as error:
+        shown = ", ".join(sorted(due)[:4])
+        raise RuntimeError(f"{shown} was interrupted and cannot be completed ({error}): {UNREPAIRED}") from error
+
+
+def _gone(host: Host, journal: Journal) -> dict[str, str]:
+    """Packages of the journal that rpm has no more, or in another version."""
+    there = {row.key for row in installed(host) if journal.has(row.key, row.version)}
+    return {key: "" for key in (*journal.installs, *journal.removes) if key not in there}
+
+
+def _replaced(host: Host, journal: Journal) -> list[Installed]:
+    """Versions that a transaction of gpuctl was replacing, beside the ones that it has installed."""
     by_name: dict[tuple[str, str], list[Installed]] = {}
     for row in installed(host):
-        if not is_kernel(row.name) and row.name != "gpg-pubkey" and (asked is None or row.name in asked):
+        if row.name in journal.installs:
             by_name.setdefault((row.name, row.architecture), []).append(row)
-    several = {key[0]: rows for key, rows in by_name.items() if len({row.version for row in rows}) > 1}
-    return {name: sorted(rows, key=lambda row: row.time, reverse=True) for name, rows in several.items()}
+    old = []
+    for (name, _), rows in by_name.items():
+        begun = [version for version in journal.installs[name] if version in {row.version for row in rows}]
+        old += [row for row in rows if begun and row.version != begun[-1]]
+    return old
 
 
-def repair(host: Host, names: Iterable[str] | None = None) -> list[str]:
-    """Erase the version that an interrupted transaction was replacing; return the packages, RuntimeError on failure."""
-    broken = duplicates(host, names)
-    old = [row.exact for rows in broken.values() for row in rows[1:]]
-    if old:
-        # The new version needs no other package to go, and has its files already.
-        done = host.run("rpm", "--erase", "--nodeps", "--", *old, changes=True, limit=LIMIT_S)
-        if duplicates(host, names):
-            raise RuntimeError(f"rpm cannot complete {', '.join(sorted(broken)[:4])}: {done.last_line}")
-    return sorted(broken)
+def _erase_replaced(host: Host, journal: Journal) -> None:
+    """Erase what an interrupted transaction was replacing; RuntimeError if that fails, or if it may be a kernel."""
+    old = _replaced(host, journal)
+    if not old:
+        return
+    parallel = [row for row in old if row.parallel or _OF_KERNEL.match(row.name)]
+    if parallel:
+        raise RuntimeError(f"{parallel[0].exact} may stay beside other versions, and is not erased: remove it by hand")
+    _protect(host, {row.name: row.version for row in old})
+    # The new version needs no other package to go, and has its files already.
+    names = dict.fromkeys(row.exact for row in old)
+    done = host.run("rpm", "--erase", "--nodeps", "--allmatches", "--", *names, changes=True, limit=LIMIT_S)
+    if _replaced(host, journal):
+        shown = ", ".join(sorted({row.name for row in old})[:4])
+        raise RuntimeError(f"rpm cannot complete {shown}: {done.last_line}")
