@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.stack import interrupted_rpms
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds.gpu_stack import EFA_BY_DNF
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.lock import LIST, PLUGIN
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.rpm import duplicates
 
 from tests.rig.host import wait_until
 from tests.rig.rpm_repository import MISSING, Rpm, RpmRoot
@@ -31,13 +33,19 @@ KERNEL = "5.14.0-427.el9"
 KNOB = "gpu_stack.driver"
 VERSION = "/usr/share/standin/nvidia-version"
 SITES_LOCK = "bash-0:5.1.8-9.el9.*\n"
-# Like DKMS in the middle of a build; without the file it takes no time.
-SLOW = """%post -p <lua>
+# Like DKMS in the middle of a build; without the file it takes no time. `/root/built` has what was built to the end.
+SCRIPTS = """%post -p <lua>
 if posix.access("/root/broken") then error("no headers") end
 if posix.access("/root/slow") then
   io.open("/root/begun", "w"):close()
   while posix.access("/root/slow") do posix.sleep(1) end
-end"""
+end
+local file = io.open("/root/built", "w")
+file:write("%{version}")
+file:close()
+%preun -p <lua>
+if posix.access("/root/stuck") then error("in use") end"""
+BUILT = "root/built"
 MODINFO = f'#!/bin/sh\nread -r version < "$GPUCTL_ROOT{VERSION}" && echo "$version"\n'
 
 
@@ -58,25 +66,25 @@ def rpm_root(tmp_path_factory: pytest.TempPathFactory) -> RpmRoot:
         for version in (OLD, NEW)
         for package in (
             Rpm(DRIVER, version),
-            Rpm(MODULE, version, more="Requires: dkms", files={VERSION: version}, scripts=SLOW),
+            Rpm(MODULE, version, more="Requires: dkms", files={VERSION: version}, scripts=SCRIPTS),
             Rpm(PERSISTENCED, version),
         )
     ]
-    root.offer([*kernel, *rest])
-    root.dnf("install", "kernel-core", PERSISTENCED)
-    root.offer(drivers, f"nvidia-driver:{NEW[:3]}-open", [package for package in drivers if package.version == NEW])
+    of_stream = [package for package in drivers if package.version == NEW]
+    root.offer([*kernel, *rest, *drivers], f"nvidia-driver:{NEW[:3]}-open", of_stream)
+    root.sign("nvidia")
+    root.dnf("install", "kernel-core", f"{PERSISTENCED}-{full(EARLIER)}", PLUGIN)
+    put(root.root, LIST, SITES_LOCK)
     return root
 
 
 @pytest.fixture
-def root(rpm_root: RpmRoot) -> Iterator[RpmRoot]:
+def root(rpm_root: RpmRoot, tmp_path: Path) -> Iterator[RpmRoot]:
     """The host as it was before gpuctl, with a lock of the site's."""
-    (rpm_root.root / LIST[1:]).write_text(SITES_LOCK)
+    shutil.copytree(rpm_root.root, tmp_path / "before", symlinks=True)
     yield rpm_root
-    for path in ("var/lib/gpuctl", "root/slow", "root/begun"):
-        place = rpm_root.root / path
-        shutil.rmtree(place, ignore_errors=True)
-        place.unlink(missing_ok=True)
+    shutil.rmtree(rpm_root.root)
+    shutil.copytree(tmp_path / "before", rpm_root.root, symlinks=True)
 
 
 def full(version: str) -> str:
@@ -139,76 +147,93 @@ def test_a_set_is_installed_locked_upgraded_downgraded_and_taken_back(root: RpmR
     assert undo(root.root)["knobs"] == []
 
 
-def kill_in_the_middle(root: RpmRoot, version: str) -> None:
+def kill_in_the_middle(root: RpmRoot, act: Callable[..., object], *arguments: object) -> None:
     """Kill a run and its dnf while the module's package is being installed, before the earlier one is erased."""
     (root.root / "root/slow").write_text("")
-    run = multiprocessing.get_context("fork").Process(target=bring, args=(root, version))
+    run = multiprocessing.get_context("fork").Process(target=act, args=(root, *arguments))
     run.start()
     wait_until((root.root / "root/begun").exists, 120, "the package is not being installed")
     for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         try:
-            arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:  # it has ended
             continue
-        if pid == run.pid or f"--installroot={root.root}".encode() in arguments:
+        if pid == run.pid or f"--installroot={root.root}".encode() in words:
             os.kill(pid, signal.SIGKILL)
     run.join()
-    (root.root / "root/slow").unlink()
+    for name in ("slow", "begun"):
+        (root.root / "root" / name).unlink()
 
 
-def test_an_upgrade_that_was_killed_is_completed_by_the_next_run_and_undone(root: RpmRoot) -> None:
+def repair(root: RpmRoot) -> dict[str, Any]:
+    return visit({"action": "repair", "actor": "tester"}, TreeHost(root.root))
+
+
+def built(root: RpmRoot) -> str:
+    place = root.root / BUILT
+    return place.read_text() if place.exists() else ""
+
+
+def test_a_first_installation_killed_in_a_script_is_not_ok_before_the_script_has_run(root: RpmRoot) -> None:
     before = state(root)
-    assert states(bring(root, OLD)) == {KNOB: "ok"}
-    kill_in_the_middle(root, NEW)
-    assert MODULE in interrupted_rpms(Host(root.root))
-    [knob] = bring(root, NEW, check=True)["knobs"]
-    assert f"rpm:{MODULE}" in [step["setting"] for step in knob["steps"]]
+    kill_in_the_middle(root, bring, NEW)
+    # rpm has it, as it would have a package that is complete.
+    assert (root.packages()[MODULE], built(root)) == (full(NEW), "")
+    assert interrupted_rpms(Host(root.root)) != []
+    assert states(bring(root, NEW, check=True)) == {KNOB: "differs"}
+
+    kill_in_the_middle(root, repair)  # in the middle of what is to complete it
+    assert built(root) == ""
+    assert MODULE in repair(root)["repaired"]
+    assert (built(root), interrupted_rpms(Host(root.root)), repair(root)["repaired"]) == (NEW, [], [])
 
     answer = bring(root, NEW)
     assert states(answer) == {KNOB: "ok"}, reason(answer)
-    assert interrupted_rpms(Host(root.root)) == []
-    assert {root.packages()[name] for name in SET} == {full(NEW)}
+    packages, chosen, _ = state(root)
+    assert {packages[name] for name in SET} == {full(NEW)}
+    assert (set(SET) <= set(chosen), "dkms" in chosen) == (True, False)
     undone = undo(root.root, allow_busy=True)
     assert set(states(undone).values()) == {"ok"}, undone
     assert state(root) == before
 
 
-def test_an_interrupted_upgrade_can_be_undone_at_once_and_repaired_alone(root: RpmRoot) -> None:
+def test_an_upgrade_that_was_killed_is_undone_at_once(root: RpmRoot) -> None:
     before = state(root)
     assert states(bring(root, OLD)) == {KNOB: "ok"}
-    kill_in_the_middle(root, NEW)
-    repaired = visit({"action": "repair", "actor": "tester"}, TreeHost(root.root))
-    assert MODULE in repaired.get("repaired", ()), repaired
-    assert interrupted_rpms(Host(root.root)) == []
+    kill_in_the_middle(root, bring, NEW)
+    assert MODULE in duplicates(Host(root.root))
     undone = undo(root.root, allow_busy=True)
     assert set(states(undone).values()) == {"ok"}, undone
-    assert state(root) == before
+    assert (state(root), interrupted_rpms(Host(root.root))) == (before, [])
 
 
-def test_a_transaction_that_fails_is_taken_back_and_one_that_is_not_planned_is_refused(root: RpmRoot) -> None:
+def test_a_transaction_that_fails_is_taken_back_and_is_not_ok_later_if_it_cannot_be(root: RpmRoot) -> None:
     before = state(root)
     # The package of a script that fails is there, as rpm has it; the others are, too.
-    (root.root / "root/broken").write_text("")
+    put(root.root, "/root/broken", "")
     broken = bring(root, NEW)
-    (root.root / "root/broken").unlink()
     assert states(broken) == {KNOB: "failed"}
     assert "cannot change the packages: " in reason(broken)
     assert "the packages are as before" in reason(broken)
-    # What makes locks work stays, as somebody may use it by now; undo removes it.
-    assert root.packages() == {**before[0], PLUGIN: "0:4.3.0-1.el9"}
-
-    unplanned = bring(root, NEW, versions={MODULE: full(NEW)})
-    assert "dnf would now do what is not planned: install dkms 3.2.2-1.el9; plan again" in reason(unplanned)
-    gone = bring(root, NEW, versions={DRIVER: full("1.0")})
-    assert f"dnf cannot do this: Unable to find a match: {DRIVER}-{full('1.0')}" in reason(gone)
-    undo(root.root)
     assert state(root) == before
+
+    put(root.root, "/root/stuck", "")
+    stuck = bring(root, NEW)
+    assert "and it could not be taken back" in reason(stuck)
+    assert root.packages()[MODULE] == full(NEW)
+    assert states(bring(root, NEW)) == {KNOB: "failed"}
+    for name in ("broken", "stuck"):
+        (root.root / "root" / name).unlink()
+    assert MODULE in repair(root)["repaired"]
+    assert built(root) == NEW
+    answer = bring(root, NEW)
+    assert (states(answer), built(root)) == ({KNOB: "ok"}, NEW), reason(answer)
 
 
 def test_only_packages_that_the_repositorys_key_has_signed_are_installed(root: RpmRoot) -> None:
-    root.dnf("install", PLUGIN)  # of the distribution, whose key signs it
+    root.rpm("--erase", "gpg-pubkey")
     before = state(root)
-    root.sign("stranger", trusted=["nvidia"])
+    root.trust("stranger")
     refused = bring(root, NEW)
     assert states(refused) == {KNOB: "failed"}
     assert "cannot change" not in reason(refused)
@@ -216,15 +241,7 @@ def test_only_packages_that_the_repositorys_key_has_signed_are_installed(root: R
     assert "is not installed" in reason(refused)
     assert state(root) == before
 
-    root.sign("nvidia", trusted=["nvidia"])
-    answer = bring(root, NEW)
-    assert states(answer) == {KNOB: "ok"}, reason(answer)
-    undo(root.root, allow_busy=True)
-    packages, *rest = state(root)
-    packages.pop("gpg-pubkey")  # dnf has imported the key with the first package
-    assert (packages, *rest) == before
-
 
 def test_efa_is_left_to_its_installer(root: RpmRoot) -> None:
     answer = tune(root.root, {"gpu_stack.efa": {"shown": "1.48.0", "efa": {"version": "1.48.0"}}}, scope="gpu_stack")
-    assert states(answer) == {"gpu_stack.efa": "refused"}
+    assert [(knob["state"], knob["reason"]) for knob in answer["knobs"]] == [("refused", EFA_BY_DNF)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,7 @@ exec {dnf} --installroot={root} --releasever=9 \\
   --setopt=cachedir={root}/var/cache/dnf --setopt=pluginconfpath={plugins} "$@"
 """
 RPM = '#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin exec {rpm} --root={root} "$@"\n'
+KEYS = "etc/pki/rpm-gpg"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MISSING = [name for name in ("dnf", "rpmbuild", "createrepo_c", "modifyrepo_c") if not shutil.which(name)]
 
@@ -116,21 +118,11 @@ class RpmRoot:
             _run("modifyrepo_c", "--mdtype=modules", modules, self.repository / "repodata")
         self.dnf("makecache", "-q", "--refresh")
 
-    def sign(self, signer: str, trusted: Sequence[str]) -> None:
-        """Sign all packages with a key of this name, and let dnf verify them by the keys of these names alone."""
-        home = self._work / "gnupg"
-        home.mkdir(mode=0o700, exist_ok=True)
-        gpg = ("gpg", "--homedir", home, "--batch", "--passphrase", "")
-        keys = self.root / "etc/pki/rpm-gpg"
-        keys.mkdir(parents=True, exist_ok=True)
-        try:
-            for name in {signer, *trusted} - {path.stem for path in keys.iterdir()}:
-                _run(*gpg, "--quick-generate-key", name, "rsa2048", "sign", "never")
-                (keys / f"{name}.asc").write_text(_run(*gpg, "--armor", "--export", name))
+    def sign(self, signer: str) -> None:
+        """Sign all packages with a key of this name, and let dnf verify them by it."""
+        with self._key(signer) as home:
             places = [f"--define=__gpg {shutil.which('gpg')}", f"--define=_gpg_path {home}"]
             _run("rpmsign", *places, f"--define=_gpg_name {signer}", "--resign", *self.repository.rglob("*.rpm"))
-        finally:
-            subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
         modules = next(self.repository.glob("repodata/*modules.yaml*"), None)
         kept = self._work / modules.name if modules else None
         if modules and kept:
@@ -138,18 +130,41 @@ class RpmRoot:
         _run("createrepo_c", "-q", self.repository)
         if kept:
             _run("modifyrepo_c", "--mdtype=modules", kept, self.repository / "repodata")
+        self.trust(signer)
+
+    def trust(self, name: str) -> None:
+        """Let dnf verify packages by the key of this name alone."""
+        with self._key(name):
+            pass
         repository = self.root / "etc/yum.repos.d/cuda-rhel9.repo"
         text = repository.read_text().partition("gpgcheck=")[0]
-        named = " ".join(f"file://{keys}/{name}.asc" for name in trusted)
-        repository.write_text(f"{text}gpgcheck=1\ngpgkey={named}\n")
+        repository.write_text(f"{text}gpgcheck=1\ngpgkey=file://{self.root}/{KEYS}/{name}.asc\n")
         self.dnf("makecache", "-q", "--refresh")
+
+    @contextmanager
+    def _key(self, name: str) -> Iterator[Path]:
+        """The folder of gpg while it has a key of this name."""
+        home, keys = self._work / "gnupg", self.root / KEYS
+        home.mkdir(mode=0o700, exist_ok=True)
+        keys.mkdir(parents=True, exist_ok=True)
+        gpg = ("gpg", "--homedir", home, "--batch", "--passphrase", "")
+        try:
+            if not (keys / f"{name}.asc").exists():
+                _run(*gpg, "--quick-generate-key", name, "rsa2048", "sign", "never")
+                (keys / f"{name}.asc").write_text(_run(*gpg, "--armor", "--export", name))
+            yield home
+        finally:
+            subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
+
+    def rpm(self, *words: str) -> str:
+        return _run(self.root / "usr/bin/rpm", *words)
 
     def dnf(self, *words: str) -> str:
         return _run(self.root / "usr/bin/dnf", "-y", *words)
 
     def packages(self) -> dict[str, str]:
         """Name -> version with its epoch, of the packages that are installed."""
-        shown = _run(self.root / "usr/bin/rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
+        shown = self.rpm("-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
         return dict(row.split() for row in shown.splitlines())
 
 

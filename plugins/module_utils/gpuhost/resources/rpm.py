@@ -220,9 +220,12 @@ def without_secrets(result: Result) -> Result:
 
 
 def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
-    """Change packages in one transaction; return the errors by package, the same for all if it failed as a whole."""
+    """Change packages in one transaction; return the errors by package, the same for all if it failed as a whole.
+
+    Packages that an earlier transaction left half done are completed in the same one.
+    """
     try:
-        repair(host, desired)
+        _erase_replaced(host, rpm_journal.load(host))
         before = states(host, desired)
         if wrong := several(before):
             raise RuntimeError(wrong)
@@ -238,23 +241,25 @@ def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _apply(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None]) -> None:
-    due = change(before, desired)
     earlier = rpm_journal.load(host)
+    due = change(before, desired)._replace(again=_half_done(host, earlier, desired))
+    marks = {key: f"{version} {earlier.marks.get(key, '')}" for key, version in due.again.items()}
+    texts = {**marks, **desired}
     if due:
         _protect(host, due.removes)
         _check(host, due)
         _download(host, due)
         try:
-            _run(host, due, desired, what="cannot change the packages")
+            _run(host, due, texts, what="cannot change the packages")
         except NotBegun as error:
             rpm_journal.save(host, earlier)
             raise RuntimeError(f"{error}; nothing was changed") from error
         except (RuntimeError, Unreadable) as error:
-            _take_back(host, before, desired, str(error))
+            _take_back(host, before, texts, str(error))
             rpm_journal.save(host, earlier)
             raise RuntimeError(f"{error}; the packages are as before") from error
-    _mark(host, desired)
-    rpm_journal.save(host, earlier.without(desired))
+    _mark(host, texts)
+    rpm_journal.save(host, earlier.without({**texts, **_gone(host, earlier)}))
 
 
 def change(now: Mapping[str, str | None], desired: Mapping[str, str | None]) -> Change:
@@ -432,37 +437,51 @@ def duplicates(host: Host) -> list[str]:
     return sorted({name for (name, _), some in versions.items() if len(some) > 1})
 
 
-def repair(host: Host, desired: Mapping[str, str | None] | None = None) -> list[str]:
-    """Complete what a transaction of gpuctl was interrupted in; return the packages, RuntimeError if that fails.
+def repair(host: Host) -> list[str]:
+    """Complete the packages that a transaction of gpuctl was installing when it was interrupted, and return them.
 
-    Only packages of the journal are touched. `desired`: those that it lets go, or changes, need not be completed.
+    RuntimeError if that fails. Only packages of the journal are touched.
     """
     journal = rpm_journal.load(host)
     if not journal.installs and not journal.removes:
         return []
     _erase_replaced(host, journal)
-    due = {row.key: row.version for row in installed(host) if _is_due(row, journal, desired or {})}
+    due = _half_done(host, journal, {})
     if due:
         _complete(host, due, journal)
     rpm_journal.save(host, journal.without({**due, **_gone(host, journal)}))
     return sorted({_name(key) for key in due})
 
 
-def _is_due(row: Installed, journal: Journal, desired: Mapping[str, str | None]) -> bool:
-    """True for a package to complete: what was to go may be in no repository, so only if it is to stay now."""
-    if row.key in desired:
-        return journal.has(row.key, row.version) and version_of(desired[row.key]) == row.version
-    return row.version in journal.installs.get(row.key, ())
+def _half_done(host: Host, journal: Journal, desired: Mapping[str, str | None]) -> dict[str, str]:
+    """Packages to install again, with their versions: those that `desired` lets go, or changes, need not be completed.
+
+    What was to go may be in no repository: it is completed only if it is to stay now.
+    """
+    rows = [row for row in installed(host) if journal.has(row.key, row.version)]
+    return {
+        row.key: row.version
+        for row in rows
+        if (
+            version_of(desired[row.key]) == row.version
+            if row.key in desired
+            else row.version in journal.installs.get(row.key, ())
+        )
+    }
 
 
 def _complete(host: Host, due: Mapping[str, str], journal: Journal) -> None:
-    """Install packages once more, as their scripts may not have run, and set their marks."""
-    again, texts = Change({}, {}, due), {key: f"{version} {journal.marks.get(key, '')}" for key, version in due.items()}
+    """Install packages once more, as their scripts may not have run, and what they need of the same transaction."""
+    begun = {(_name(key), version) for key, versions in journal.installs.items() for version in versions}
     try:
+        installs, _ = resolved(_dnf(host, Change({}, {}, due), "--assumeno", changes=False).out)
+        lacking = {key_of(name, version): version for name, version in installs & begun}
+        again = Change({key: version for key, version in lacking.items() if key not in due}, {}, due)
+        texts = {key: f"{one} {journal.marks.get(key, '')}" for key, one in {**again.installs, **due}.items()}
         _check(host, again)
         _download(host, again)
         _run(host, again, texts, what="dnf reinstall")
-        _mark(host, {key: text for key, text in texts.items() if key in journal.marks})
+        _mark(host, texts)
     except (RuntimeError, Unreadable) as error:
         shown = ", ".join(sorted(due)[:4])
         raise RuntimeError(f"{shown} was interrupted and cannot be completed ({error}): {UNREPAIRED}") from error
