@@ -192,6 +192,10 @@ def judge_packages(host: str, facts: HostGpuFacts, request: StackRequest, known:
     return [ok("holds", host, named(parts) or "none of the driver")]
 
 
+OF_APT = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
+OF_DNF = "`gpuctl bootstrap gpu-node` completes what gpuctl began; for others, see dnf check --duplicates on the host"
+
+
 def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
     """Nothing can be installed while dpkg or rpm has not completed its last work."""
     if facts.interrupted is None:
@@ -199,8 +203,7 @@ def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
         return [unknown("interrupted", host, message, AS_ROOT)]
     if facts.interrupted:
         by_rpm = (facts.distribution or "").startswith(("rhel", "amzn"))
-        name, command = ("rpm", "dnf remove --duplicates") if by_rpm else ("dpkg", "dpkg --configure -a")
-        hint = f"`gpuctl bootstrap gpu-node` completes it first; or run {command} on the host"
+        name, hint = ("rpm", OF_DNF) if by_rpm else ("dpkg", OF_APT)
         return [fail("interrupted", host, f"{name} was interrupted: {named(facts.interrupted)}", hint)]
     return []
 

@@ -21,6 +21,7 @@ DISTURBS = {
     "rpm": "changes packages of the GPUs' software",
     "efa": "reloads the EFA driver under running programs",
 }
+LISTS, RENEW = "the host has no package lists of dnf", "run `dnf makecache` on it"
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
 # A folder stays while it holds files of others; a module goes with its package.
 NOT_COMPARED = ("restart:", "folder:", "module:")
@@ -135,7 +136,7 @@ def _why_not_now(host: Host, step: Step) -> str:
 
 
 def _why_not_offered(host: Host, packages: Sequence[Step]) -> str:
-    from .facts.package_lists import offered as offered_versions
+    from .facts import package_lists
     from .resources import deb
 
     earlier = {
@@ -144,12 +145,21 @@ def _why_not_offered(host: Host, packages: Sequence[Step]) -> str:
         if (version := deb.version_of(step.after)) != deb.version_of(step.before)
     }
     earlier = {name: version for name, version in earlier.items() if version}
-    offered = offered_versions(host, [*earlier], "") if earlier else {}
+    by_dnf = package_lists.manager(host) == "dnf"
+    if earlier and by_dnf and package_lists.age_days(host, 0.0) is None:
+        return f"{LISTS}: {RENEW}"
+    try:
+        offered = package_lists.offered(host, [*earlier], "") if earlier else {}
+    except OSError as error:
+        if not by_dnf:
+            raise
+        return f"{LISTS} that can be read ({error.strerror}): {RENEW}"
     missing = [f"{name} {version}" for name, version in earlier.items() if version not in offered[name]]
     if not missing:
         return ""
     shown = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
-    return f"no repository of this host has {shown} any more: add one that has, or keep what there is"
+    renew = f"{RENEW}, " if by_dnf else ""
+    return f"no repository of this host has {shown} any more: {renew}add one that has, or keep what there is"
 
 
 def went_away(setting: str, now: str | None) -> bool:

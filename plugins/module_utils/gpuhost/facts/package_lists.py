@@ -62,7 +62,7 @@ def _dnf_versions(host: Host, names: Sequence[str]) -> Iterator[tuple[str, str]]
         hidden = ("--setopt=*.module_hotfixes=1", *WITHOUT_LOCKS)  # by streams and locks
         result = host.run("dnf", *options, *hidden, *query, *names, limit=LIMIT_S)
     if not result.ok:
-        raise OSError(0, result.last_line, "dnf repoquery")
+        raise OSError(0, result.without_secrets.last_line, "dnf repoquery")
     rows = [line.split() for line in result.out.splitlines()]
     # dnf sorts by version, the oldest first.
     yield from reversed([(row[0], row[1].removeprefix("0:")) for row in rows if len(row) == 2])

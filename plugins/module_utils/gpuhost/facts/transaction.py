@@ -27,7 +27,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         reason = "no packages are to be resolved" if name else "neither apt-get nor dnf is on this host"
         return {"manager": name or None, "output": None, "unread": {"output": reason}}
     try:
-        result = RESOLVERS[name](host, packages, request)
+        result = RESOLVERS[name](host, packages, request).without_secrets
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return {"manager": name, "output": None, "unread": {"output": reason}}

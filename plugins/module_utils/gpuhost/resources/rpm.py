@@ -46,7 +46,6 @@ _IGNORED = re.compile(r"^Ignoring repositories: (.*)$", re.MULTILINE)
 _LOCKED = re.compile(r"already locked by -?\d+|Failed to obtain the transaction lock")
 _BEGUN = re.compile(r"^Running transaction$", re.MULTILINE)
 _PLAIN = re.compile(r"[\w.+:~^-]+")
-_SECRET = re.compile(r"(?<=//)[^/\s]*@")
 _OF_KERNEL = re.compile(r"kernel[\d.]*(?:-|$)")
 # Packages of a kernel's version of which dnf replaces the earlier one.
 _SINGLE = re.compile(r"-(?:cross-)?headers$|-tools(?:-|$)|-(?:doc|abi|livepatch)(?:-|$)|-macros$")
@@ -210,13 +209,8 @@ def _installed_for_themselves(host: Host) -> frozenset[str]:
         query = ("repoquery", "--quiet", "--userinstalled", "--qf", "%{name}")
         result = host.run("dnf", *places, "--cacheonly", "--disablerepo=*", *query)
     if not result.ok:
-        raise Unreadable(f"dnf repoquery: {without_secrets(result).last_line}")
+        raise Unreadable(f"dnf repoquery: {result.without_secrets.last_line}")
     return frozenset(result.out.split())
-
-
-def without_secrets(result: Result) -> Result:
-    """The same without users and passwords in addresses of repositories, which dnf prints with an error."""
-    return result._replace(out=_SECRET.sub("", result.out), err=_SECRET.sub("", result.err))
 
 
 def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
@@ -365,7 +359,7 @@ def _dnf(host: Host, due: Change, *options: str, changes: bool) -> Result:
             stream.write(due.script)
         limit, latest = LIMIT_S if changes else 120, time.monotonic() + PATIENCE_S
         while True:
-            result = without_secrets(host.run(*DNF, *options, "shell", path, changes=changes, limit=limit))
+            result = host.run(*DNF, *options, "shell", path, changes=changes, limit=limit).without_secrets
             locked = _LOCKED.search(f"{result.out}\n{result.err}") and not _BEGUN.search(result.out)
             if not locked or time.monotonic() > latest:
                 return result
@@ -415,7 +409,7 @@ def _mark(host: Host, desired: Mapping[str, str | None]) -> None:
         if names:
             done = host.run("dnf", "mark", verb, "--", *names, changes=True, limit=120)
             if not done.ok:
-                raise RuntimeError(f"cannot mark packages as {mark}: {without_secrets(done).last_line}")
+                raise RuntimeError(f"cannot mark packages as {mark}: {done.without_secrets.last_line}")
 
 
 def _mark_now(name: str, chosen: frozenset[str]) -> str:
