@@ -42,7 +42,7 @@ class Result(NamedTuple):
 
     @property
     def without_secrets(self) -> Result:
-        """The same without users and passwords in addresses of repositories, which dnf prints with an error."""
+        """The result without users and passwords in addresses of repositories, which dnf prints with an error."""
         return self._replace(out=_SECRET.sub("", self.out), err=_SECRET.sub("", self.err))
 
 

@@ -206,7 +206,10 @@ def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
         return result.out.split()
     if not host.which("dnf"):
         raise Unreadable("neither apt-mark nor dnf is on this host")
-    lines = (host.read_or_none(lock.place(host)) or "").splitlines()
+    try:
+        lines = (host.read_or_none(lock.place(host)) or "").splitlines()
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 

@@ -31,7 +31,7 @@ class Journal(NamedTuple):
         return version in self.installs.get(package, ()) or self.removes.get(package) == version
 
     def without(self, packages: Mapping[str, object]) -> Journal:
-        """The same with these packages complete."""
+        """A journal in which these packages are complete."""
         return Journal(
             {key: row for key, row in self.installs.items() if key not in packages},
             {key: row for key, row in self.removes.items() if key not in packages},
@@ -39,7 +39,7 @@ class Journal(NamedTuple):
         )
 
     def begun(self, installs: Mapping[str, str], removes: Mapping[str, str], marks: Mapping[str, str]) -> Journal:
-        """The same with one more transaction."""
+        """A journal with one more transaction."""
         later = {
             key: [*(one for one in self.installs.get(key, ()) if one != version), version]
             for key, version in installs.items()
