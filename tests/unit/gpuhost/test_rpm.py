@@ -19,19 +19,19 @@ DATA = Path(__file__).parents[2] / "data/gpu_stack"
 RUNNING = "5.14.0-427.el9"
 # Two kernels beside each other, in two ways of naming them, two architectures, and a package in two versions.
 INSTALLED = [
-    f"kernel-core\t0:{RUNNING}\tx86_64\t1\tkernel-core installonlypkg(kernel)",
-    "kernel-core\t0:5.14.0-503.el9\tx86_64\t2\tkernel-core installonlypkg(kernel)",
-    "kernel6.12\t0:6.12.8-1.amzn2023\tx86_64\t3\tkernel6.12",
-    "kernel6.12\t0:6.12.9-1.amzn2023\tx86_64\t4\tkernel6.12",
-    "kmod-nvidia-6.1\t3:580.105.08-1.el9\tx86_64\t3\tinstallonlypkg(kernel-module)",
-    "kmod-nvidia-6.1\t3:580.178.04-1.el9\tx86_64\t4\tinstallonlypkg(kernel-module)",
-    "nvidia-driver-cuda\t3:580.178.04-1.el9\tx86_64\t9\tnvidia-driver-cuda",
-    "nvidia-driver-cuda\t3:580.105.08-1.el9\tx86_64\t4\tnvidia-driver-cuda",
-    "dkms\t0:3.2.2-1.el9\tnoarch\t3\tdkms",
-    "libnvidia-ml\t3:580.178.04-1.el9\ti686\t3\tlibnvidia-ml",
-    "libnvidia-ml\t3:580.178.04-1.el9\tx86_64\t3\tlibnvidia-ml",
-    "glibc\t0:2.34-100.el9\ti686\t1\tglibc",
-    "glibc\t0:2.34-83.el9\tx86_64\t1\tglibc",
+    f"kernel-core\t0:{RUNNING}\tx86_64\t1",
+    "kernel-core\t0:5.14.0-503.el9\tx86_64\t2",
+    "kernel6.12\t0:6.12.8-1.amzn2023\tx86_64\t3",
+    "kernel6.12\t0:6.12.9-1.amzn2023\tx86_64\t4",
+    "kmod-nvidia-6.1\t3:580.105.08-1.el9\tx86_64\t3",
+    "kmod-nvidia-6.1\t3:580.178.04-1.el9\tx86_64\t4",
+    "nvidia-driver-cuda\t3:580.178.04-1.el9\tx86_64\t9",
+    "nvidia-driver-cuda\t3:580.105.08-1.el9\tx86_64\t4",
+    "dkms\t0:3.2.2-1.el9\tnoarch\t3",
+    "libnvidia-ml\t3:580.178.04-1.el9\ti686\t3",
+    "libnvidia-ml\t3:580.178.04-1.el9\tx86_64\t3",
+    "glibc\t0:2.34-100.el9\ti686\t1",
+    "glibc\t0:2.34-83.el9\tx86_64\t1",
 ]
 OLD, NEW = "3:580.105.08-1.el9", "3:580.178.04-1.el9"
 TABLE = """{title}:
@@ -61,7 +61,11 @@ case "$1" in
 {lines}
 END
 ;;
--q) printf '{owner}' ;;
+-q) case "$*" in
+  *--provides*kmod-*) echo "installonlypkg(kernel-module)" ;;
+  *--provides*) echo "nvidia = 1" ;;
+  *) printf '{owner}' ;;
+  esac ;;
 *) echo "rpm $*" >> "$GPUCTL_ROOT{LOG}" ;;
 esac
 """
@@ -237,7 +241,7 @@ def test_a_host_that_cannot_be_read_after_the_transaction_has_an_error_and_its_p
     def unreadable(host: TreeHost, keys: object) -> dict[str, str]:
         raise Unreadable("rpm: the database is locked")
 
-    monkeypatch.setattr(rpm, "_versions", unreadable)
+    monkeypatch.setattr(rpm, "versions", unreadable)
     wrong = rpm.write_rpms(host, {"dkms": f"{LATER} auto"})["dkms"]
     assert "the database is locked; and it could not be taken back" in wrong
     assert rpm_journal.load(host).installs == {"dkms": [LATER]}
@@ -267,7 +271,7 @@ def test_the_packages_of_the_running_kernel_are_locked_of_its_flavour(
     host: TreeHost, tmp_path: Path, kernel: str, packages: list[str], locked: list[str]
 ) -> None:
     put(tmp_path, "/proc/sys/kernel/osrelease", f"{kernel}\n")
-    rpm_has(tmp_path, *(f"{name}\t0:{RUNNING}\tx86_64\t1\t{name}" for name in packages))
+    rpm_has(tmp_path, *(f"{name}\t0:{RUNNING}\tx86_64\t1" for name in packages))
     steps = _stack_rpms.steps(host, {}, [], [], ["kernel*"])
     assert [step.setting for step in steps if step.setting.startswith("lock:")] == [f"lock:{name}" for name in locked]
 

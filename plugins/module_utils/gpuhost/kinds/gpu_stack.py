@@ -165,11 +165,13 @@ def _packages(host: Host, part: Part) -> tuple[Step, ...]:
 def _installed(host: Host, part: Part) -> str:
     """Versions of the packages that are wanted for themselves."""
     names = [name for name in part.named if not rpm.is_kernel(name)]
-    now = rpm.states(host, names) if manager(host) == "dnf" else deb.states(host, part.named)
-    versions = dict.fromkeys(deb.version_of(text) for text in now.values())
-    shown = [version or "absent" for version in versions]
-    if len(shown) > 1 and all(versions):
-        shown = [f"{name} {deb.version_of(text)}" for name, text in now.items()]
+    if manager(host) == "dnf":
+        now = rpm.versions(host, names)
+    else:
+        now = {name: deb.version_of(text) for name, text in deb.states(host, part.named).items()}
+    shown = [version or "absent" for version in dict.fromkeys(now.values())]
+    if len(shown) > 1 and all(now.values()):
+        shown = [f"{name} {version}" for name, version in now.items()]
     return ", ".join(shown[:4]) or "absent"
 
 

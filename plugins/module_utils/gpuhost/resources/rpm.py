@@ -34,7 +34,7 @@ DNF = (
     *("--setopt=installonly_limit=0", "--setopt=exit_on_lock=1"),
 )
 UNFINISHED, SEVERAL = "unfinished", "several"
-_FORM = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\t[%{PROVIDENAME} ]\n"
+_FORM = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
 _SECTION = re.compile(r"^(\S.*):$", re.MULTILINE)
 # dnf wraps a row after a long name.
 _ROW = re.compile(r"^ (\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.,]+ ?[kMG]?B?\s*$", re.MULTILINE)
@@ -53,13 +53,12 @@ _PARALLEL = re.compile(r"(?:installonlypkg|multiversion)\(")
 
 
 class Installed(NamedTuple):
-    """One row of rpm's database; `version` has its epoch where that is not zero, `parallel`: several may stay."""
+    """One row of rpm's database; `version` has its epoch where that is not zero."""
 
     name: str
     version: str
     architecture: str
     time: int
-    parallel: bool = False
 
     @property
     def exact(self) -> str:
@@ -131,9 +130,9 @@ def installed(host: Host) -> list[Installed]:
         raise Unreadable(f"rpm: {result.last_line}")
     rows = [line.split("\t") for line in result.out.splitlines()]
     return [
-        Installed(row[0], row[1].removeprefix("0:"), row[2], int(row[3]), bool(_PARALLEL.search(row[4])))
+        Installed(row[0], row[1].removeprefix("0:"), row[2], int(row[3]))
         for row in rows
-        if len(row) == 5 and row[3].isdigit()
+        if len(row) == 4 and row[3].isdigit()
     ]
 
 
@@ -169,7 +168,7 @@ def _by_name(host: Host, names: set[str] | None) -> dict[str, list[str]]:
     return by_name
 
 
-def _versions(host: Host, keys: Iterable[str]) -> dict[str, str]:
+def versions(host: Host, keys: Iterable[str]) -> dict[str, str]:
     """Package -> its version, "" if it is not installed; without a question to dnf, which takes half a second."""
     keys = list(keys)
     by_name = _by_name(host, {_name(key) for key in keys})
@@ -315,6 +314,8 @@ def resolved(text: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
 
 def _download(host: Host, due: Change) -> None:
     """Download packages and verify their signatures; a key that dnf has imported in vain goes again."""
+    if not due.installs and not due.again:
+        return
     known = _keys(host)
     # The lists are those that were just checked.
     options = ("--setopt=*.metadata_expire=never", "--assumeyes", "--downloadonly")
@@ -345,7 +346,7 @@ def _run(host: Host, due: Change, desired: Mapping[str, str | None], what: str) 
     shown = " ".join(script[0].split()) if script else _reason(result) or result.last_line
     if result.ok and not script and not _BEGUN.search(result.out):
         raise NotBegun(f"{what}: {shown}")
-    left = _difference(_versions(host, desired), desired)
+    left = _difference(versions(host, desired), desired)
     is_again = not due.again or re.search(r"^Reinstalled:$", result.out, re.MULTILINE)
     if left or script or not result.ok or not is_again or _replaced(host, journal):
         raise RuntimeError(f"{what}: {shown}")
@@ -387,7 +388,7 @@ def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[st
     try:
         journal = rpm_journal.load(host)
         _erase_replaced(host, journal)
-        now = _versions(host, desired)
+        now = versions(host, desired)
         # What was to go and is still in rpm's database may have lost its files.
         again = {key: version for key, version in journal.removes.items() if version and now.get(key) == version}
         back = _difference(now, before)._replace(again=again)
@@ -424,11 +425,22 @@ def unfinished(host: Host) -> list[str]:
 
 def duplicates(host: Host) -> list[str]:
     """Packages in two versions, of which one should have replaced the other, whoever did that; none of kernels."""
-    versions: dict[tuple[str, str], set[str]] = {}
+    rows: dict[tuple[str, str], dict[str, Installed]] = {}
     for row in installed(host):
-        if not row.parallel and not _OF_KERNEL.match(row.name) and row.name != "gpg-pubkey":
-            versions.setdefault((row.name, row.architecture), set()).add(row.version)
-    return sorted({name for (name, _), some in versions.items() if len(some) > 1})
+        if not _OF_KERNEL.match(row.name) and row.name != "gpg-pubkey":
+            rows.setdefault((row.name, row.architecture), {})[row.version] = row
+    doubled = [[*some.values()] for some in rows.values() if len(some) > 1]
+    return sorted({some[0].name for some in doubled if not _stays_beside_others(host, some)})
+
+
+def _stays_beside_others(host: Host, rows: Sequence[Installed]) -> bool:
+    """True if one of the packages is of a kernel, or has itself installed beside its other versions."""
+    if any(_OF_KERNEL.match(row.name) for row in rows):
+        return True
+    result = host.run("rpm", "-q", "--provides", "--", *(row.exact for row in rows))
+    if not result.ok:
+        raise Unreadable(f"rpm: {result.last_line}")
+    return bool(_PARALLEL.search(result.out))
 
 
 def repair(host: Host) -> list[str]:
@@ -505,7 +517,7 @@ def _erase_replaced(host: Host, journal: Journal) -> None:
     old = _replaced(host, journal)
     if not old:
         return
-    parallel = [row for row in old if row.parallel or _OF_KERNEL.match(row.name)]
+    parallel = [row for row in old if _stays_beside_others(host, [row])]
     if parallel:
         raise RuntimeError(f"{parallel[0].exact} may stay beside other versions, and is not erased: remove it by hand")
     _protect(host, {row.name: row.version for row in old})
