@@ -201,6 +201,18 @@ def test_a_repository_that_may_be_absent_does_not_stop_a_change_that_is_as_plann
     assert all("exit_on_lock=1" in line and "installonly_limit=0" in line for line in changes(host))
 
 
+def test_another_dnf_at_work_is_waited_for_and_named_in_the_end(
+    host: TreeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dnf_prints(tmp_path, "", "Error: RPMDB already locked by 4711\n")
+    waits: list[float] = []
+    monkeypatch.setattr(rpm.time, "sleep", waits.append)
+    monkeypatch.setattr(rpm.time, "monotonic", lambda: 200.0 * len(waits))
+    reason = "dnf cannot do this: RPMDB already locked by 4711"
+    assert rpm.write_rpms(host, {"dkms": f"{LATER} auto"}) == {"dkms": reason}
+    assert len(waits) == 2
+
+
 @pytest.mark.parametrize(
     ("out", "err", "reason"),
     [
