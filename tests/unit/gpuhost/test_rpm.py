@@ -201,16 +201,24 @@ def test_a_repository_that_may_be_absent_does_not_stop_a_change_that_is_as_plann
     assert all("exit_on_lock=1" in line and "installonly_limit=0" in line for line in changes(host))
 
 
-def test_another_dnf_at_work_is_waited_for_and_named_in_the_end(
+def test_another_dnf_at_work_is_waited_for(host: TreeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dnf_prints(tmp_path, "", "Error: RPMDB already locked by 4711\n")
+    script = (tmp_path / "usr/bin/dnf").read_text()
+    # The other one ends after the first question.
+    later = 'show dnf-err >&2; echo "Error: another reason" > "$GPUCTL_ROOT/run/dnf-err"'
+    program(tmp_path, "dnf", script.replace("show dnf-out; show dnf-err >&2", later))
+    monkeypatch.setattr(rpm, "PAUSE_S", 0.0)
+    assert rpm.write_rpms(host, {"dkms": f"{LATER} auto"}) == {"dkms": "dnf cannot do this: another reason"}
+    assert sum("shell" in line for line in host.read(LOG).splitlines()) == 2
+
+
+def test_another_dnf_that_does_not_end_is_named(
     host: TreeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dnf_prints(tmp_path, "", "Error: RPMDB already locked by 4711\n")
-    waits: list[float] = []
-    monkeypatch.setattr(rpm.time, "sleep", waits.append)
-    monkeypatch.setattr(rpm.time, "monotonic", lambda: 200.0 * len(waits))
+    monkeypatch.setattr(rpm, "PATIENCE_S", -1.0)
     reason = "dnf cannot do this: RPMDB already locked by 4711"
     assert rpm.write_rpms(host, {"dkms": f"{LATER} auto"}) == {"dkms": reason}
-    assert len(waits) == 2
 
 
 @pytest.mark.parametrize(

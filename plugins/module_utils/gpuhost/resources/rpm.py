@@ -26,7 +26,7 @@ from .deb import UNREPAIRED
 from .rpm_journal import Journal
 
 LIMIT_S = 5400.0  # DKMS builds a module for every kernel of the host
-PATIENCE_S = 300.0  # with another dnf at work, such as that of a timer
+PAUSE_S, PATIENCE_S = 2.0, 300.0  # with another dnf at work, such as that of a timer
 DNF = (
     *("dnf", "--allowerasing", "--disableplugin=versionlock"),
     *("--setopt=*.module_hotfixes=1", "--setopt=install_weak_deps=0", "--setopt=clean_requirements_on_remove=0"),
@@ -364,7 +364,7 @@ def _dnf(host: Host, due: Change, *options: str, changes: bool) -> Result:
             locked = _LOCKED.search(f"{result.out}\n{result.err}") and not _BEGUN.search(result.out)
             if not locked or time.monotonic() > latest:
                 return result
-            time.sleep(2)
+            time.sleep(PAUSE_S)
 
 
 def _reason(result: Result) -> str:
