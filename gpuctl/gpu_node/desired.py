@@ -42,7 +42,7 @@ def knobs(made: StackPlan, facts: HostGpuFacts, known: Knowledge, parts: Sequenc
     if made.refused:
         return refusal(reason(made.findings), parts)
     values = {
-        "driver": _driver(made, facts),
+        "driver": _driver(made, facts, known),
         "fabric": _fabric(made),
         "toolkit": _toolkit(made),
         "dcgm": _dcgm(made, known),
@@ -67,7 +67,7 @@ def _component(made: StackPlan, name: str) -> Component | None:
     return next((part for part in made.components if part.name == name), None)
 
 
-def _driver(made: StackPlan, facts: HostGpuFacts) -> dict[str, Any] | None:
+def _driver(made: StackPlan, facts: HostGpuFacts, known: Knowledge) -> dict[str, Any] | None:
     """Packages of the driver; dependencies of the whole transaction come with them."""
     component = _component(made, "driver")
     if component is None:
@@ -76,7 +76,8 @@ def _driver(made: StackPlan, facts: HostGpuFacts) -> dict[str, Any] | None:
     others = {name for part in rest for name in (*dict(part.versions), *part.removes)}
     resolved = made.installs or {}
     versions = {name: version for name, version in resolved.items() if name not in others}
-    named = [*dict.fromkeys([*(name for name, _ in component.versions), *(_name(spec) for spec in made.packages)])]
+    asked = (_name(spec, resolved) for spec in made.packages)
+    named = [*dict.fromkeys([*(name for name, _ in component.versions), *asked])]
     removes = [name for name in made.removes or {} if name not in resolved and name not in others]
     return {
         "shown": f"{made.driver}, {made.flavour.value} module",
@@ -85,10 +86,16 @@ def _driver(made: StackPlan, facts: HostGpuFacts) -> dict[str, Any] | None:
         "removes": removes,
         "holds": list(made.holds),
         "repositories": repositories(made, "cuda"),
-        "files": {NOUVEAU: BLACKLIST, PIN: f"{MARK}{resolution.pins(made.driver)}", **keys(made, "cuda")},
+        "files": {NOUVEAU: BLACKLIST, **_pins(made, facts, known), **keys(made, "cuda")},
         "driver": made.driver,
         "earlier": _earlier(component, facts),
     }
+
+
+def _pins(made: StackPlan, facts: HostGpuFacts, known: Knowledge) -> dict[str, str]:
+    """The file of apt's preferences; dnf has locks instead, which the host's side sets with the packages."""
+    by_apt = any(row.manager == "apt" and facts.distribution in row.distributions for row in known.sets)
+    return {PIN: f"{MARK}{resolution.pins(made.driver)}"} if by_apt else {}
 
 
 def repositories(made: StackPlan, start: str) -> dict[str, str]:
@@ -101,8 +108,9 @@ def keys(made: StackPlan, start: str) -> dict[str, str]:
     return {row.key_file: row.key for row in made.additions if row.name.startswith(start)}
 
 
-def _name(spec: str) -> str:
-    return spec.partition("=")[0]
+def _name(spec: str, resolved: Mapping[str, str]) -> str:
+    """The package of NAME=VERSION, as apt takes it, or of NAME-VERSION, as dnf does."""
+    return next((name for name, version in resolved.items() if spec == f"{name}-{version}"), spec.partition("=")[0])
 
 
 def _earlier(component: Component, facts: HostGpuFacts) -> list[str]:

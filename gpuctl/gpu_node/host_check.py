@@ -192,14 +192,19 @@ def judge_packages(host: str, facts: HostGpuFacts, request: StackRequest, known:
     return [ok("holds", host, named(parts) or "none of the driver")]
 
 
+OF_APT = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
+OF_DNF = "`gpuctl bootstrap gpu-node` completes what gpuctl began; for others, see dnf check --duplicates on the host"
+
+
 def judge_interrupted(host: str, facts: HostGpuFacts) -> list[Finding]:
-    """Nothing can be installed while dpkg has not completed its last work."""
+    """Nothing can be installed while dpkg or rpm has not completed its last work."""
     if facts.interrupted is None:
         message = f"packages left half done could not be read{facts.why('interrupted')}"
         return [unknown("interrupted", host, message, AS_ROOT)]
     if facts.interrupted:
-        hint = "`gpuctl bootstrap gpu-node` completes it first; or run dpkg --configure -a on the host"
-        return [fail("interrupted", host, f"dpkg was interrupted: {named(facts.interrupted)}", hint)]
+        by_rpm = (facts.distribution or "").startswith(("rhel", "amzn"))
+        name, hint = ("rpm", OF_DNF) if by_rpm else ("dpkg", OF_APT)
+        return [fail("interrupted", host, f"{name} was interrupted: {named(facts.interrupted)}", hint)]
     return []
 
 

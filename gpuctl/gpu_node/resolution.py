@@ -30,9 +30,11 @@ def question(made: StackPlan) -> dict[str, Any] | None:
     undecided = any(finding.check in {ONE_VERSION, REPOSITORY} for finding in problems(made.findings))
     if undecided or not made.packages:
         return None
-    removes = [f"{name}-" for part in made.components for name in part.removes if not made.module_stream]
+    by_apt = any("=" in spec for spec in made.packages)
+    # dnf's install cannot remove; its packages obsolete what they replace.
+    removes = [f"{name}-" for part in made.components for name in part.removes]
     return {
-        "packages": [*made.packages, *removes],
+        "packages": [*made.packages, *(removes if by_apt else ())],
         "pins": pins(made.driver),
         "hotfixes": bool(made.module_stream),
         **_added(made),

@@ -285,7 +285,8 @@ class Rollout:
         surveyed = self._again(active)
         if repaired := repair(surveyed, self.request, self._on_result):
             for host, packages in repaired.items():
-                self._on_step(f"{host}: dpkg had been interrupted, and has completed {named(packages) or 'nothing'}")
+                shown = named(packages) or "nothing"
+                self._on_step(f"{host}: dpkg or rpm had been interrupted, and has completed {shown}")
             surveyed = self._again(active)
         self._batch = prepared(surveyed, self.request, self.today)
         refused = {made.host: desired.reason(made.findings) for made in self._batch.fleet.plans if made.refused}

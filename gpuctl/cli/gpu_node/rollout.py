@@ -84,7 +84,7 @@ def _show(outcomes: Sequence[Outcome], run: str) -> None:
 def show_plan(prepared: Prepared) -> None:
     """Print the plan of a fleet."""
     for host, packages in prepared.repaired.items():
-        click.echo(f"{host}: dpkg had been interrupted, and has completed {output.names(packages) or 'nothing'}")
+        click.echo(f"{host}: dpkg or rpm had been interrupted, and has completed {output.names(packages) or 'nothing'}")
     fleet = prepared.fleet
     show(fleet, [*unreached(fleet), *(finding for made in fleet.plans for finding in made.findings)])
     click.echo()

@@ -223,20 +223,20 @@ def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[st
 
 
 def repair(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Let dpkg complete what it was interrupted in; `repaired`: its packages, or in check mode those that it would."""
-    from .resources import deb  # with the modules of packages: no other action needs it
+    """Complete what dpkg or rpm was interrupted in; `repaired`: its packages, or in check mode those that it would."""
+    from .resources import deb, rpm  # with the modules of packages: no other action needs them
 
+    of_dpkg = bool(host.which("dpkg-query"))
     if request.get("check"):
-        return {"repaired": deb.interrupted(host)}
+        return {"repaired": deb.interrupted(host) if of_dpkg else rpm.unfinished(host)}
     if not records.can_be_kept(host):
         raise InvalidRequest(READ_ONLY, "make the disk writable")
     with lock(host, str(request.get("actor", ""))):
         try:
-            return {"repaired": deb.repair(host)}
+            return {"repaired": deb.repair(host) if of_dpkg else rpm.repair(host)}
         except RuntimeError as error:
-            raise InvalidRequest(
-                str(error), "look at dpkg --audit on the host; a full disk needs room first"
-            ) from error
+            look = "dpkg --audit" if of_dpkg else "dnf check"
+            raise InvalidRequest(str(error), f"look at {look} on the host; a full disk needs room first") from error
 
 
 def kept_records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from . import record as records
 from .host import Host
 from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
-from .record import Entry, Record
+from .record import PACKAGES, Entry, Record
 from .refresh import refresh
 from .remembered import Remembered
 from .resources import file_of, line, make, phase, refresh_after, unit
@@ -23,8 +23,8 @@ from .undo import UNREADABLE, undo_error
 # A governor holds its processor's energy preference (EBUSY); leaving it restores an older one.
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
-PACKAGE, RESTART, FOLDER, DEB = "package:", "restart:", "folder:", "deb:"
-BOOT_STATES, TRANSACTION, SLURM = "boot states of units", "packages of apt", "files of Slurm"
+PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
+BOOT_STATES, SLURM = "boot states of units", "files of Slurm"
 RELOADING = ("enabled", "disabled", "masked")
 NOT_TRIED = "not tried, as the packages could not be changed"
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
@@ -114,12 +114,12 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in ordered))]
     first = ordered if undo else [s for s in ordered if phase(s.setting) < UNITS or _reloads(s)]
-    errors.update(_do_around_debs(host, first, {step.setting: knob for knob, step in steps}))
+    errors.update(_do_around_packages(host, first, {step.setting: knob for knob, step in steps}))
     if not undo and any(_reloads(step) and step.setting not in errors for step in first):
         names = [name for name in names if name != "systemd"]
     for name, wrong in refresh(host, names).items():
         errors.update({s.setting: wrong for s in ordered if refresh_after(s.setting) == name} or {name: wrong})
-    spoilt = _knobs_without_debs(steps, errors)
+    spoilt = _knobs_without_packages(steps, errors)
     later = [(knob, step) for knob, step in steps if step in ordered and step not in first]
     skipped = {step.setting: NOT_TRIED for knob, step in later if knob in spoilt}
     units = {step for _, step in later if step.setting not in skipped}
@@ -131,32 +131,34 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     return errors
 
 
-def _do_around_debs(host: Host, steps: Sequence[Step], knobs: Mapping[str, str]) -> dict[str, str]:
+def _do_around_packages(host: Host, steps: Sequence[Step], knobs: Mapping[str, str]) -> dict[str, str]:
     """Apply steps in order, and leave out what follows a failure of a knob that has packages in the transaction.
 
     Packages need their repository, and what is written for packages is of no use without them. `knobs`: by setting.
     """
-    with_debs = {knobs[step.setting] for step in steps if step.setting.startswith(DEB)}
+    with_packages = {knobs[step.setting] for step in steps if step.setting.startswith(PACKAGES)}
     errors: dict[str, str] = {}
-    for _, group in groupby(steps, key=_side_of_debs):
+    for _, group in groupby(steps, key=_side_of_packages):
         together = list(group)
         # One transaction is for all knobs: without a repository, none of them gets its packages.
-        is_spoilt = any(knobs.get(setting) in with_debs for setting in errors)
-        skipped = [step for step in together if is_spoilt and knobs[step.setting] in with_debs]
+        is_spoilt = any(knobs.get(setting) in with_packages for setting in errors)
+        skipped = [step for step in together if is_spoilt and knobs[step.setting] in with_packages]
         errors.update({step.setting: NOT_TRIED for step in skipped})
         errors.update(_do(host, [step for step in together if step not in skipped]))
     return errors
 
 
-def _side_of_debs(step: Step) -> int:
+def _side_of_packages(step: Step) -> int:
     """-1, 0 or 1: before, in or after the transaction."""
-    of_debs = phase(DEB)
-    return (phase(step.setting) > of_debs) - (phase(step.setting) < of_debs)
+    first, last = (phase(kind) for kind in PACKAGES)
+    return (phase(step.setting) > last) - (phase(step.setting) < first)
 
 
-def _knobs_without_debs(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
+def _knobs_without_packages(steps: Sequence[Named], errors: Mapping[str, str]) -> set[str]:
     """Knobs whose packages are not as they should be."""
-    return {knob for knob, step in steps if step.setting.startswith((DEB, "repository:")) and step.setting in errors}
+    return {
+        knob for knob, step in steps if step.setting.startswith((*PACKAGES, "repository:")) and step.setting in errors
+    }
 
 
 def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> dict[str, str]:
@@ -165,8 +167,8 @@ def _abandon(host: Host, steps: Sequence[Named], errors: Mapping[str, str]) -> d
         return {}
     from .resources import deb
 
-    failed = _knobs_without_debs(steps, errors) | _knobs_without_efa(steps, errors)
-    if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(DEB)):
+    failed = _knobs_without_packages(steps, errors) | _knobs_without_efa(steps, errors)
+    if any(deb.UNREPAIRED in text for setting, text in errors.items() if setting.startswith(PACKAGES)):
         return {}
     files = [
         (knob, step)
@@ -247,8 +249,8 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
     """Apply steps that change together, or one alone; return errors by setting, or raise the only one."""
     if place == BOOT_STATES:
         return _write_boot_states(host, steps)
-    if place == TRANSACTION:
-        return _write_debs(host, steps)
+    if place in PACKAGES:
+        return _write_packages(host, place, steps)
     if place == SLURM:
         from .resources import slurm
 
@@ -269,8 +271,8 @@ def _write(host: Host, place: str, steps: Sequence[Step]) -> dict[str, str]:
 
 def _changed_together(step: Step) -> str:
     """A name for the place that steps change in one go; empty for a step of its own."""
-    if step.setting.startswith(DEB):
-        return TRANSACTION
+    if step.setting.startswith(PACKAGES):
+        return f"{step.setting.partition(':')[0]}:"
     if step.setting.startswith("slurm:"):
         return SLURM
     return BOOT_STATES if _reloads(step) else _own_file(step)
@@ -282,11 +284,17 @@ def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
     return {by_unit[name].setting: text for name, text in wrong.items()}
 
 
-def _write_debs(host: Host, steps: Sequence[Step]) -> dict[str, str]:
-    from .resources import deb
-
+def _write_packages(host: Host, kind: str, steps: Sequence[Step]) -> dict[str, str]:
     names = {step.setting.partition(":")[2]: step for step in steps}
-    wrong = deb.write_debs(host, {name: step.after for name, step in names.items()})
+    versions = {name: step.after for name, step in names.items()}
+    if kind == "deb:":
+        from .resources.deb import write_debs
+
+        wrong = write_debs(host, versions)
+    else:
+        from .resources.rpm import write_rpms
+
+        wrong = write_rpms(host, versions)
     return {names[name].setting: text for name, text in wrong.items()}
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCRATCH = ("/dev/shm", "/run", "/tmp")  # noqa: S108 - only for folders that mkdtemp makes private
+_SECRET = re.compile(r"(?<=//)[^/\s]*@")
 _CHOSEN = re.compile(r"\[([^\]]+)\]")
 
 
@@ -38,6 +39,11 @@ class Result(NamedTuple):
         """Last line of its stderr, or of its output if that is empty, for an error message."""
         lines = (self.err.strip() or self.out.strip()).splitlines()
         return lines[-1] if lines else f"exit status {self.code}"
+
+    @property
+    def without_secrets(self) -> Result:
+        """The result without users and passwords in addresses of repositories, which dnf prints with an error."""
+        return self._replace(out=_SECRET.sub("", self.out), err=_SECRET.sub("", self.err))
 
 
 class Host:

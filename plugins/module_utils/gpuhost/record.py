@@ -19,6 +19,7 @@ STATE = "/var/lib/gpuctl"
 FOLDER = f"{STATE}/records"
 FORM = 1
 # Kinds of settings that programs and the kernel change by themselves, unlike files.
+PACKAGES = ("deb:", "rpm:")
 RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:", "gpu:", "mps:")
 # Settings of GPUs, of the kubelet and of Slurm belong to variables of the inventory, whichever profile is tuned, too.
 GPU_SCOPE = "gpu_settings"
@@ -79,13 +80,13 @@ class Owned(NamedTuple):
         """True if the current value is still ours."""
         if self.interrupted and self.setting.startswith(RUNTIME):
             return True
-        if self.setting.startswith("deb:") and now and now.split()[1:2] not in (["auto"], ["manual"], []):
-            return True  # left half done by dpkg
+        if self.setting.startswith(PACKAGES) and now and now.split()[1:2] not in (["auto"], ["manual"], []):
+            return True  # left half done by dpkg or rpm
         if self.setting.startswith("efa:") and now and HALF_DONE.search(now):
             return True  # left so by its installer, or by a change of the kernel
         if self.setting == "nccl_tests:build" and now and now.endswith(" damaged"):
             return True  # the folder is gpuctl's alone
-        if self.setting.startswith("deb:") and self.original is None and now:
+        if self.setting.startswith(PACKAGES) and self.original is None and now:
             # It came as a dependency, and somebody has updated it since: it still goes with what needed it.
             return now.split()[1:] in [(text or "").split()[1:] for text in self.ours if text]
         return digest(now) in self.ours or now in self.ours
@@ -227,9 +228,9 @@ def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
 
 
 def _between(entry: Entry) -> tuple[str, ...]:
-    """Texts of a package between its installation and its marks, see resources/deb.py."""
+    """Texts of a package between its installation and its marks, see resources/deb.py and rpm.py."""
     words = (entry.after or "").split()
-    if not entry.setting.startswith("deb:") or len(words) == 1 or not words:
+    if not entry.setting.startswith(PACKAGES) or len(words) == 1 or not words:
         return ()
     return tuple(f"{words[0]} {mark}{hold}" for mark in ("manual", "auto") for hold in ("", " hold"))
 

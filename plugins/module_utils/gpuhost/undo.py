@@ -8,7 +8,7 @@ from itertools import groupby
 from .host import Host
 from .kinds import BOOT_PROGRAMS
 from .model import CONFLICT, DIFFERS, OK, REFUSED, UNKNOWN, Reading, Step, Unreadable, Unsupported
-from .record import Owned
+from .record import PACKAGES, Owned
 from .resources import file_of, make, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
@@ -18,8 +18,10 @@ DISTURBS = {
     "irq": "moves interrupts of running devices",
     "restart": "restarts services",
     "deb": "changes packages of the GPUs' software",
+    "rpm": "changes packages of the GPUs' software",
     "efa": "reloads the EFA driver under running programs",
 }
+LISTS, RENEW = "the host has no package lists of dnf", "run `dnf makecache` on it"
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
 # A folder stays while it holds files of others; a module goes with its package.
 NOT_COMPARED = ("restart:", "folder:", "module:")
@@ -50,10 +52,10 @@ def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owne
 
 def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool) -> Reading:
     steps, strangers = [], []
-    debs = _debs(snapshot.host, owned)
+    packages = _packages(snapshot.host, owned)
     for entry in owned:
         try:
-            now = _text_now(snapshot, entry, debs)
+            now = _text_now(snapshot, entry, packages)
         except UNREADABLE as error:
             return Reading(
                 knob, "as before", state=UNKNOWN, reason=f"cannot read {entry.setting}: {error}", restores=True
@@ -87,21 +89,24 @@ def _to_restore(host: Host, knob: str, steps: list[Step]) -> Reading:
     )
 
 
-def _text_now(snapshot: HostSnapshot, entry: Owned, debs: Mapping[str, str | None]) -> str | None:
-    return debs[entry.setting] if entry.setting in debs else snapshot.now(entry.setting)
+def _text_now(snapshot: HostSnapshot, entry: Owned, packages: Mapping[str, str | None]) -> str | None:
+    return packages[entry.setting] if entry.setting in packages else snapshot.now(entry.setting)
 
 
-def _debs(host: Host, owned: list[Owned]) -> dict[str, str | None]:
+def _packages(host: Host, owned: list[Owned]) -> dict[str, str | None]:
     """Texts of the packages by setting, by one query; empty if it fails, as each is then read alone."""
-    names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith("deb:")]
-    if not names:
-        return {}
-    from .resources import deb
+    texts: dict[str, str | None] = {}
+    if not any(entry.setting.startswith(PACKAGES) for entry in owned):
+        return texts
+    from .resources import deb, rpm
 
-    try:
-        return {f"deb:{name}": text for name, text in deb.states(host, names).items()}
-    except UNREADABLE:
-        return {}
+    for kind, states in (("deb", deb.states), ("rpm", rpm.states)):
+        names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith(f"{kind}:")]
+        try:
+            texts.update({f"{kind}:{name}": text for name, text in states(host, names).items()} if names else {})
+        except UNREADABLE:
+            return {}
+    return texts
 
 
 def _unavailable(host: Host, steps: list[Step]) -> str:
@@ -109,8 +114,8 @@ def _unavailable(host: Host, steps: list[Step]) -> str:
     for step in steps:
         if reason := _why_not_now(host, step):
             return reason
-    debs = [step for step in steps if step.setting.startswith("deb:")]
-    return _why_not_offered(host, debs) if debs else ""
+    packages = [step for step in steps if step.setting.startswith(PACKAGES)]
+    return _why_not_offered(host, packages) if packages else ""
 
 
 def _why_not_now(host: Host, step: Step) -> str:
@@ -130,22 +135,31 @@ def _why_not_now(host: Host, step: Step) -> str:
     return ""
 
 
-def _why_not_offered(host: Host, debs: Sequence[Step]) -> str:
-    from .facts.package_lists import offered as offered_versions
+def _why_not_offered(host: Host, packages: Sequence[Step]) -> str:
+    from .facts import package_lists
     from .resources import deb
 
     earlier = {
-        step.setting.partition(":")[2]: version
-        for step in debs
+        step.setting.partition(":")[2].partition("=")[0]: version
+        for step in packages
         if (version := deb.version_of(step.after)) != deb.version_of(step.before)
     }
     earlier = {name: version for name, version in earlier.items() if version}
-    offered = offered_versions(host, [*earlier], "") if earlier else {}
+    by_dnf = package_lists.manager(host) == "dnf"
+    if earlier and by_dnf and package_lists.age_days(host, 0.0) is None:
+        return f"{LISTS}: {RENEW}"
+    try:
+        offered = package_lists.offered(host, [*earlier], "") if earlier else {}
+    except OSError as error:
+        if not by_dnf:
+            raise
+        return f"{LISTS} that can be read ({error.strerror}): {RENEW}"
     missing = [f"{name} {version}" for name, version in earlier.items() if version not in offered[name]]
     if not missing:
         return ""
     shown = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
-    return f"no repository of this host has {shown} any more: add one that has, or keep what there is"
+    renew = f"{RENEW}, " if by_dnf else ""
+    return f"no repository of this host has {shown} any more: {renew}add one that has, or keep what there is"
 
 
 def went_away(setting: str, now: str | None) -> bool:

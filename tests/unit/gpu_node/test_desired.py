@@ -45,6 +45,21 @@ def test_an_hgx_board_has_its_fabric_packages_in_the_drivers_set_and_runs_fabric
     assert (values["toolkit"], values["dcgm"]) == ({}, {})
 
 
+def test_a_host_with_dnf_has_no_pin_and_its_kernel_is_held_by_a_pattern() -> None:
+    facts = replace(MACHINES["T4"], distribution="rhel9", kernel="5.14.0-427.el9.x86_64")
+    made, facts = planned(facts)
+    headers = ("kernel-devel", "5.14.0-427.el9")
+    made = replace(
+        made, packages=(*made.packages, "-".join(headers)), installs={**(made.installs or {}), headers[0]: headers[1]}
+    )
+    [driver] = [knob["value"] for knob in desired.knobs(made, facts, KNOWN, ("driver",)) if knob["value"]]
+    assert set(driver["files"]) == {desired.NOUVEAU}
+    assert set(driver["named"]) == {
+        *("nvidia-driver-cuda", "kmod-nvidia-open-dkms", "nvidia-persistenced", "nvidia-modprobe", "kernel-devel")
+    }
+    assert "kernel*" in driver["holds"]
+
+
 def test_a_host_without_a_fabric_gets_none() -> None:
     assert knobs(MACHINES["L40S"])["fabric"] == {}
 

@@ -143,3 +143,13 @@ def test_a_request_is_written_as_it_is_read() -> None:
         StackRequest(580, "open", "13.0", "1.20.0", "4.6.0-1", "1.48.0", "nvidia"),
     ):
         assert site.read_variables({"gpu_stack": site.plain(request)}, "a") == request
+
+
+def test_dnf_is_not_asked_to_remove_as_its_install_cannot() -> None:
+    for distribution, removes in (("ubuntu24.04", True), ("rhel10", False)):
+        request = StackRequest(driver_version("580.178.04"), dcgm="4.6.0-1")
+        packages = {"datacenter-gpu-manager": "1:3.3.9"}
+        facts = replace(MACHINES["T4"], distribution=distribution, packages=packages, offers=offered(request, KNOWN))
+        question = resolution.question(plan("n1", facts, request, KNOWN, date(2026, 11, 27)))
+        assert question
+        assert ("datacenter-gpu-manager-" in question["packages"]) is removes

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import stack
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.lock import LIST
 
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.knowledge import knowledge
@@ -266,7 +267,7 @@ def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
         (root / "usr/bin" / name).unlink()
     program(root, "rpm", "printf 'nvidia-driver-cuda 3:580.990.04-1.el9 installed\\nnvlsm 0:2025.1-1 installed\\n'")
     program(root, "dnf", "exit 1")
-    put(root, stack.VERSION_LOCKS, "# added\nnvidia-driver-cuda-3:580.990.04-1.el9.*\n")
+    put(root, LIST, "# added\nnvidia-driver-cuda-3:580.990.04-1.el9.*\n")
     facts = read(root)
     assert facts["packages"] == {"nvidia-driver-cuda": "3:580.990.04-1.el9", "nvlsm": "2025.1-1"}
     assert facts["holds"] == ["nvidia-driver-cuda-3:580.990.04-1.el9.*"]

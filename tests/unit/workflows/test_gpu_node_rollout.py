@@ -146,7 +146,7 @@ def test_what_an_interrupted_dpkg_left_is_repaired_in_its_batch(monkeypatch: pyt
     again = roll(fleet, monkeypatch, "--batch", "1")
     assert states(again) == {"a": "up to date", "b": "done"}
     assert fleet.acts["b"] == ["repair", "install"]
-    assert again.stderr.count("b: dpkg had been interrupted, and has completed nvidia-dkms-580-open") == 1
+    assert again.stderr.count("b: dpkg or rpm had been interrupted, and has completed nvidia-dkms-580-open") == 1
 
 
 def test_an_interrupted_upgrade_whose_nvidia_smi_fails_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

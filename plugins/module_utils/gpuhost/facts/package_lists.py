@@ -11,6 +11,7 @@ from ..host import Host
 APT_LISTS = "/var/lib/apt/lists"
 DNF_CACHE = "/var/cache/dnf"
 LIMIT_S = 90.0
+WITHOUT_LOCKS = ("--disableplugin=versionlock",)
 # Without these, root's apt writes its cache of packages and a log of the planner even in a simulation.
 APT_READ_ONLY = (
     *("-o", "Dir::Cache::pkgcache="),
@@ -58,9 +59,10 @@ def _dnf_versions(host: Host, names: Sequence[str]) -> Iterator[tuple[str, str]]
     form = "%{name} %{evr}"
     with dnf_read_only(host) as options:
         query = ("repoquery", "--quiet", "--available", "--showduplicates", "--qf", form)
-        result = host.run("dnf", *options, "--setopt=*.module_hotfixes=1", *query, *names, limit=LIMIT_S)
+        hidden = ("--setopt=*.module_hotfixes=1", *WITHOUT_LOCKS)  # by streams and locks
+        result = host.run("dnf", *options, *hidden, *query, *names, limit=LIMIT_S)
     if not result.ok:
-        raise OSError(0, result.last_line, "dnf repoquery")
+        raise OSError(0, result.without_secrets.last_line, "dnf repoquery")
     rows = [line.split() for line in result.out.splitlines()]
     # dnf sorts by version, the oldest first.
     yield from reversed([(row[0], row[1].removeprefix("0:")) for row in rows if len(row) == 2])

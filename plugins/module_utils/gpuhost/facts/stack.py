@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import model, nccl_tests
 from ..efa import state as efa
 from ..host import Host, Result
-from ..resources import deb
+from ..resources import deb, lock, rpm
 from ..resources.module import module_info
 from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
@@ -24,7 +24,6 @@ NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MOK_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
-VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULE = "/proc/driver/nvidia/version"
 INFINIBAND = "/sys/class/infiniband"
 PEER_SYMBOL = "ib_register_peer_memory_client"  # of ib_core, where it has the interface
@@ -185,13 +184,18 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    """Packages that dpkg has left half done."""
+    """Packages that dpkg or rpm has left half done."""
     if not host.which("dpkg-query") and not host.which("rpm"):
         raise Unreadable("neither dpkg nor rpm is on this host")
     try:
-        return deb.interrupted(host) if host.which("dpkg-query") else []
+        return deb.interrupted(host) if host.which("dpkg-query") else interrupted_rpms(host)
     except model.Unreadable as error:
         raise Unreadable(str(error)) from error
+
+
+def interrupted_rpms(host: Host) -> list[str]:
+    """Packages that gpuctl's run left half done, and those of the stack that another program left in two versions."""
+    return sorted({*rpm.unfinished(host), *(name for name in rpm.duplicates(host) if _CONCERNS.search(name))})
 
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
@@ -202,7 +206,10 @@ def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
         return result.out.split()
     if not host.which("dnf"):
         raise Unreadable("neither apt-mark nor dnf is on this host")
-    lines = (host.read_or_none(VERSION_LOCKS) or "").splitlines()
+    try:
+        lines = (host.read_or_none(lock.place(host)) or "").splitlines()
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..host import Host, Result
 from .additions import apt_with
-from .package_lists import APT_READ_ONLY, LIMIT_S, dnf_read_only, manager
+from .package_lists import APT_READ_ONLY, LIMIT_S, WITHOUT_LOCKS, dnf_read_only, manager
 
 PREFERENCES = "/etc/apt/preferences.d"
 APT = ("--simulate", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install")
@@ -27,7 +27,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         reason = "no packages are to be resolved" if name else "neither apt-get nor dnf is on this host"
         return {"manager": name or None, "output": None, "unread": {"output": reason}}
     try:
-        result = RESOLVERS[name](host, packages, request)
+        result = RESOLVERS[name](host, packages, request).without_secrets
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return {"manager": name, "output": None, "unread": {"output": reason}}
@@ -58,7 +58,8 @@ def _dnf(host: Host, packages: Sequence[str], request: Mapping[str, Any]) -> Res
     hotfixes = ["--setopt=*.module_hotfixes=1"] if request.get("hotfixes") else []
     with dnf_read_only(host) as options:
         return host.run(
-            *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0"),
+            *("dnf", *options, *hotfixes, "--assumeno", "--setopt=install_weak_deps=0", "--setopt=installonly_limit=0"),
+            *WITHOUT_LOCKS,  # the versions are exact, and gpuctl's own locks are of those before
             # Modules of the two flavours exclude each other: what would go is for the controller to judge.
             *("--allowerasing", "install", "--", *packages),
             limit=LIMIT_S,

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..facts.package_lists import manager
 from ..host import Host
 from ..model import FAILED, OK, Knob, Reading, Refused, Step, Unreadable
+from ..record import PACKAGES
 from ..refresh import LOAD
-from ..resources import deb
+from ..resources import deb, rpm
 from ..resources.file import described
 from ..resources.module import Module
 from ..resources.unit import runs, show
 from ..snapshot import HostSnapshot
-from . import _container_runtimes, _efa, _nccl_tests
+from . import _container_runtimes, _efa, _nccl_tests, _stack_rpms
 from ._common import read_all, settled
 from ._types import Type
 
@@ -24,7 +26,8 @@ PARTS = ("driver", "fabric", "toolkit", "dcgm", "efa", "rdma", "nccl_tests")
 RUNNING = "/sys/module/nvidia/version"
 DEVICES = {"gdrdrv": "/dev/gdrdrv"}  # that a module makes, with udev
 FOREIGN = ("nouveau", "nova_core", "nova_drm")
-NO_APT = "gpuctl changes the stack with apt only: install here what `gpuctl gpu-node plan` prints, with dnf"
+NO_MANAGER = "neither apt-get nor dnf is on this host"
+EFA_BY_DNF = "gpuctl changes EFA on hosts with apt only: run EFA's installer here"
 
 
 class Part(NamedTuple):
@@ -81,10 +84,13 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
     host = snapshot.host
     if part.nccl_tests:
         return _nccl_tests.read(snapshot, knob, part.nccl_tests)
-    if not host.which("apt-get"):
-        raise Refused(NO_APT)
+    by = manager(host)
+    if not by:
+        raise Refused(NO_MANAGER)
+    if part.efa and by == "dnf":
+        raise Refused(EFA_BY_DNF)
     if part.efa:
-        driver_changes = driver is not None and bool(driver.shown and not driver.refused and _debs(host, driver))
+        driver_changes = driver is not None and bool(driver.shown and not driver.refused and _packages(host, driver))
         return _efa.read(snapshot, knob, part.efa, driver_changes=driver_changes)
     runtimes = _container_runtimes.files(host) if part.runtimes else {}
     files = tuple(
@@ -94,12 +100,12 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
         for step in snapshot.step(f"{kind}:{path}", None if text is None else described(text))
     )
     files += tuple(step for path, text in runtimes.items() for step in snapshot.step(f"file:{path}", text))
-    debs = _debs(host, part)
+    packages = _packages(host, part)
     installed = _installed(host, part)
     built = (*(_module(host, part) if part.driver else ()), *_built(host, part))
-    units = _units(host, part, bool(debs))
+    units = _units(host, part, bool(packages))
     other = _other_driver(host, part)
-    steps = (*files, *debs, *built, *units)
+    steps = (*files, *packages, *built, *units)
     absent = [name for name in part.modules if not host.exists(f"/sys/module/{name}")]
     late = _late(host, part, absent, is_settled=not steps)
     reading = settled(
@@ -108,8 +114,8 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
         steps=steps,
         refresh=tuple(f"{LOAD}{name}" for name in absent) if part.start else (),
         reboot=bool(other or late),
-        notes=(*_earlier(part, debs), *((other,) if other else ()), *late),
-        disruptive=_disturbs(host, part) if debs else "",
+        notes=(*_earlier(part, packages), *((other,) if other else ()), *late),
+        disruptive=_disturbs(host, part, packages),
     )
     lost = [name for name, path in DEVICES.items() if name in part.modules and not absent and not host.exists(path)]
     if steps or not lost:
@@ -135,8 +141,10 @@ def _late(host: Host, part: Part, absent: Sequence[str], *, is_settled: bool) ->
     return late
 
 
-def _debs(host: Host, part: Part) -> tuple[Step, ...]:
+def _packages(host: Host, part: Part) -> tuple[Step, ...]:
     """Steps of the packages: versions, marks and holds."""
+    if manager(host) == "dnf":
+        return _stack_rpms.steps(host, part.versions, part.named, part.removes, part.holds)
     now = deb.states(host, [*part.versions, *part.removes, *part.holds])
     desired: dict[str, str | None] = {}
     for name, version in part.versions.items():
@@ -156,11 +164,14 @@ def _debs(host: Host, part: Part) -> tuple[Step, ...]:
 
 def _installed(host: Host, part: Part) -> str:
     """Versions of the packages that are wanted for themselves."""
-    now = deb.states(host, part.named)
-    versions = dict.fromkeys(deb.version_of(text) for text in now.values())
-    shown = [version or "absent" for version in versions]
-    if len(shown) > 1 and all(versions):
-        shown = [f"{name} {deb.version_of(text)}" for name, text in now.items()]
+    names = [name for name in part.named if not rpm.is_kernel(name)]
+    if manager(host) == "dnf":
+        now = rpm.versions(host, names)
+    else:
+        now = {name: deb.version_of(text) for name, text in deb.states(host, part.named).items()}
+    shown = [version or "absent" for version in dict.fromkeys(now.values())]
+    if len(shown) > 1 and all(now.values()):
+        shown = [f"{name} {version}" for name, version in now.items()]
     return ", ".join(shown[:4]) or "absent"
 
 
@@ -203,8 +214,9 @@ def _units(host: Host, part: Part, packages_change: bool) -> tuple[Step, ...]:
     return steps
 
 
-def _disturbs(host: Host, part: Part) -> str:
-    running = _running(host) if part.driver else ""
+def _disturbs(host: Host, part: Part, packages: Sequence[Step]) -> str:
+    changes = any(step.setting.startswith(PACKAGES) for step in packages)
+    running = _running(host) if part.driver and changes else ""
     return f"replaces the driver {running} under running programs" if running else ""
 
 
@@ -223,12 +235,12 @@ def _other_driver(host: Host, part: Part) -> str:
     return f"the running module is {running} until a reboot" if running and running != part.driver else ""
 
 
-def _earlier(part: Part, debs: Sequence[Step]) -> tuple[str, ...]:
+def _earlier(part: Part, packages: Sequence[Step]) -> tuple[str, ...]:
     """What undo will not be able to restore."""
     replaced = {
         step.setting.partition(":")[2]
-        for step in debs
-        if deb.version_of(step.before) not in ("", deb.version_of(step.after))
+        for step in packages
+        if step.setting.startswith(PACKAGES) and deb.version_of(step.before) not in ("", deb.version_of(step.after))
     }
     gone = [name for name in part.earlier if name in replaced]
     shown = ", ".join(gone[:4])

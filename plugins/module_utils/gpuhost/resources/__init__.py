@@ -25,12 +25,14 @@ if TYPE_CHECKING:  # for type checkers, and for Ansible, which sends a host the 
         irq,
         kubelet,
         line,
+        lock,
         module,
         mps,
         nccl_tests,
         package,
         repository,
         restart,
+        rpm,
         slurm,
         swap,
         unit,
@@ -57,6 +59,8 @@ MAKERS = {
     "comment": ("comment", "Comment"),
     "repository": ("repository", "Repository"),  # after the files, as its key is one
     "deb": ("deb", "Deb"),
+    "rpm": ("rpm", "Rpm"),
+    "lock": ("lock", "Lock"),  # on the versions that are there by then
     "module": ("module", "Module"),
     "efa": ("efa", "Efa"),  # after the driver, against whose module it builds one of its own
     "nccl_tests": ("nccl_tests", "NcclTests"),  # after EFA, whose installer brings Open MPI

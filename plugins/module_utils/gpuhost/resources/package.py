@@ -32,7 +32,8 @@ class Package:
             host.run("apt-get", "update", changes=True, limit=600)
             done = host.run(*command, changes=True, limit=600)
         if not done.ok:
-            raise RuntimeError(f"cannot {'install' if text else 'remove'} {self.name}: {done.last_line}")
+            verb, why = "install" if text else "remove", done.without_secrets.last_line
+            raise RuntimeError(f"cannot {verb} {self.name}: {why}")
 
     def _command(self, host: Host, text: str | None) -> list[str]:
         # dpkg and rpm refuse to remove a package that another one needs; apt and dnf would remove both.
