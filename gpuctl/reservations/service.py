@@ -208,10 +208,12 @@ class Service:
     def _sample(self) -> None:
         """Read the use of active sessions, now and then. Samples of a service that was restarted begin again."""
         now, book = self.clock(), self.store.load()
-        if not book.site.limits.idle_ends or 0 <= now - self._sampled_at < SAMPLE_S:
+        active = list(book.in_state(State.ACTIVE))
+        # Whoever comes back to a session that is to end must be seen in time.
+        every_s = 0 if any(row.idle_at is not None for row in active) else SAMPLE_S
+        if not book.site.limits.idle_ends or 0 <= now - self._sampled_at < every_s:
             return
         self._sampled_at = now
-        active = book.in_state(State.ACTIVE)
         held: dict[str, list[NodeSession]] = {}
         for row in active:
             for slot in row.slots:

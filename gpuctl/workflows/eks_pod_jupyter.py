@@ -1,4 +1,4 @@
-"""Jupyter of a GPU pod: whether it listens, and its token."""
+"""Jupyter of a GPU pod: whether it answers to its token, and that token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Finding, fail, ok, unknown_because
+from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because
 from gpuctl.edges import ports
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster
@@ -23,23 +23,26 @@ START_S, ANSWER_S = 60.0, 20.0  # a start from a cold disk takes many seconds
 
 
 def wait(cluster: Cluster, place: Place, pod: Object, limit_s: float = START_S) -> list[Finding]:
-    """Wait until Jupyter of a running pod listens; no finding for a pod without Jupyter."""
+    """Wait until Jupyter of a running pod answers to its token; no finding for a pod without Jupyter."""
     if not has_jupyter(pod):
         return []
     subject, end = f"Pod {place.pod}", time.monotonic() + limit_s
-    command = Command(("sh", "-c", scripts.jupyter_listens()), objects.CONTAINER, ANSWER_S)
+    command = Command(("sh", "-c", scripts.jupyter_answers()), objects.CONTAINER, ANSWER_S)
     while True:
         try:
             done, _ = pod_exec.read(cluster, place.pod, command)
         except GpuctlError as error:
             return [unknown_because(CHECK, subject, error)]
         if done.code == 0:
-            return [ok(CHECK, subject, f"Jupyter listens on port {scripts.JUPYTER_PORT} of the pod's loopback")]
+            return [ok(CHECK, subject, "Jupyter answers to its token, and to nobody without it")]
         if done.code == scripts.NO_JUPYTER:
             hint = "add --replace and --image with one that has it, or --no-jupyter"
             return [fail(CHECK, subject, "the image has no jupyter-lab", hint)]
+        if done.code == scripts.NO_PYTHON:
+            return [unknown(CHECK, subject, "no python3 in the image to ask Jupyter with", LOGS)]
         if time.monotonic() > end:
-            return [fail(CHECK, subject, f"Jupyter does not listen after {limit_s:g} s", LOGS)]
+            wrong = "takes no token, or something else listens on its port" if done.code == scripts.ANOTHER else ""
+            return [fail(CHECK, subject, f"Jupyter {wrong or 'does not answer'} after {limit_s:g} s", LOGS)]
         time.sleep(LOOK_S)
 
 
@@ -73,5 +76,7 @@ def local_port(number: int | None) -> int:
     if number is None:
         return next((port for port in range(usual, usual + 100) if ports.free(port)), usual)
     if not ports.free(number):
-        raise InvalidInput("forward Jupyter", f"the local port {number} is in use", "choose another with --local")
+        raise InvalidInput(
+            "forward Jupyter", f"the local port {number} is in use, or not permitted", "choose another with --local"
+        )
     return number

@@ -238,7 +238,7 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
 )
 @click.option(
     "--idle-after",
-    type=Finite(min=0.25),
+    type=Finite(min=1),
     help="Hours without GPU work and ssh connections, after which a session is announced to end.  [default: never]",
 )
 @click.option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from gpuctl.domain import sshd
 
 RUN, KEYS, HOST, START_AT, WORKSPACE = (
@@ -15,7 +17,25 @@ HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
 AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
 USER, ROOT = "gpu", "root"
 SSH_PORT, JUPYTER_PORT = 2222, 8888
-NO_SSHD, NO_JUPYTER = 42, 43  # exit codes of the start script, and of the one that looks for Jupyter
+NO_SSHD = 42  # exit code of the start script
+NO_JUPYTER, NO_PYTHON, ANOTHER = 43, 44, 45  # exit codes of the script that asks Jupyter
+# Without a proxy: the address is the pod's own.
+ASK_JUPYTER = f"""
+import sys, urllib.error, urllib.request
+browser = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+def status(**headers):
+    request = urllib.request.Request("http://127.0.0.1:{JUPYTER_PORT}/api/contents", headers=headers)
+    try:
+        return browser.open(request, timeout=5).status
+    except urllib.error.HTTPError as error:
+        return error.code
+try:
+    with open("{RUN}/private/{TOKEN}") as token:
+        codes = status(), status(Authorization="token " + token.read())
+except OSError:
+    sys.exit(1)
+sys.exit(0 if codes == (403, 200) else {ANOTHER})
+"""
 
 
 # sshd takes nobody without a name; a user of the same number or name in the image gives place to this one.
@@ -73,10 +93,11 @@ variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} HF_HOME=$HF_HOME"
 jupyter() {{
   [ -e {RUN}/private/{TOKEN} ] || return 0
   command -v jupyter-lab >/dev/null || {{ say "no jupyter-lab in the image"; return 0; }}
-  # A file of this user alone: no command line shows the token, and no environment.
+  # Old servers read the second token. No command line shows it, and no environment: the file is of this user alone.
   (umask 077; mkdir -p {RUN}/jupyter; cat >{RUN}/private/jupyter.json) <<EOF
 {{"IdentityProvider": {{"token": "$(cat {RUN}/private/{TOKEN})"}},
- "ServerApp": {{"ip": "127.0.0.1", "port": {JUPYTER_PORT}, "port_retries": 0, "root_dir": "{WORKSPACE}",
+ "ServerApp": {{"token": "$(cat {RUN}/private/{TOKEN})",
+  "ip": "127.0.0.1", "port": {JUPYTER_PORT}, "port_retries": 0, "root_dir": "{WORKSPACE}",
   "open_browser": false, "allow_root": true}}}}
 EOF
   while :; do
@@ -108,9 +129,15 @@ exit 1
 """
 
 
-def jupyter_listens() -> str:
-    """Script that succeeds once Jupyter listens, and fails with NO_JUPYTER if the image does not have it."""
-    return f"command -v jupyter-lab >/dev/null || exit {NO_JUPYTER}\n{listens(JUPYTER_PORT)}"
+def jupyter_answers() -> str:
+    """Script that succeeds once Jupyter answers to its token, and to nobody without it.
+
+    Exit code 1: nothing answers yet; NO_JUPYTER, NO_PYTHON: not in the image; ANOTHER: an answer of another kind.
+    """
+    missing = (
+        f"command -v jupyter-lab >/dev/null || exit {NO_JUPYTER}\ncommand -v python3 >/dev/null || exit {NO_PYTHON}"
+    )
+    return f"{missing}\nexec python3 -c {shlex.quote(ASK_JUPYTER)}"
 
 
 def sshd_config() -> str:

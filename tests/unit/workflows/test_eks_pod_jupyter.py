@@ -44,9 +44,11 @@ def answer(patch: pytest.MonkeyPatch, *codes: int | GpuctlError) -> None:
 @pytest.mark.parametrize(
     ("codes", "limit_s", "verdict", "message"),
     [
-        ((1, 1, 0), 60, "OK", "listens on port 8888"),
+        ((1, 1, 0), 60, "OK", "answers to its token"),
         ((scripts.NO_JUPYTER,), 60, "FAIL", "no jupyter-lab"),
-        ((1,), -1, "FAIL", "does not listen"),
+        ((1,), -1, "FAIL", "does not answer"),
+        ((scripts.ANOTHER,), -1, "FAIL", "takes no token"),
+        ((scripts.NO_PYTHON,), 60, "UNKNOWN", "no python3"),
         ((GpuctlError("run a program", "no answer"),), 60, "UNKNOWN", "no answer"),
     ],
 )
