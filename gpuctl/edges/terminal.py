@@ -83,7 +83,9 @@ def open_window(argv: Sequence[str]) -> str:
 
 
 def show(argv: Sequence[str], folder: str | None = None) -> int:
-    """Run a program on the user's terminal, and return its exit status; Ctrl-C reaches only the program.
+    """Run a program on the user's terminal, and return its exit status, 128 and more for a signal, as shells do.
+
+    Ctrl-C reaches only the program.
 
     The terminal's settings are restored in any case.
     """
@@ -92,8 +94,8 @@ def show(argv: Sequence[str], folder: str | None = None) -> int:
         # Handlers instead of SIG_IGN, which the program would inherit.
         ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
         with _handled({signal.SIGINT: lambda *_: None, **ending}):
-            process.wait()
-        return process.returncode
+            code = process.wait()
+        return code if code >= 0 else 128 - code
 
 
 def feed(argv: Sequence[str], text: str) -> int:

@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NodeSession, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.forecast import Wait, forecast
-from gpuctl.reservations.rules.idle import Activity, Sample, judge, merged, record
 from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
 from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import Request
+from gpuctl.reservations.sampling import Samples
 from gpuctl.reservations.stores.base import Conflict, Store
 
 DOING = "ask the reservation service"
@@ -28,7 +28,6 @@ FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
 REREAD_S = 60  # between two readings of nodes in doubt
-SAMPLE_S = 60  # between two readings of the use of sessions
 REWARN_S = 60  # between two tries of a warning that a node did not take
 MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
@@ -49,7 +48,7 @@ class Service:
         doubts: Mapping[str, str] | None = None,
         reread: Callable[[str], Node] | None = None,
     ) -> None:
-        self._samples, self._sampled_at = dict[str, list[Sample]](), 0
+        self._samples = Samples()
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
@@ -185,7 +184,7 @@ class Service:
                 self._compare(name, observation, fences[name])
         self._sample()
         with self._lock:
-            self._decide("idle", self._judge_use)
+            self._decide("idle", self._samples.judge)
             book = self.store.load()
             now = max(self.clock(), book.clock.at)
             self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
@@ -206,38 +205,13 @@ class Service:
             self._advance()
 
     def _sample(self) -> None:
-        """Read the use of active sessions, now and then. Samples of a service that was restarted begin again."""
-        now, book = self.clock(), self.store.load()
-        active = list(book.in_state(State.ACTIVE))
-        # Whoever comes back to a session that is to end must be seen in time.
-        every_s = 0 if any(row.idle_at is not None for row in active) else SAMPLE_S
-        if not book.site.limits.idle_ends or 0 <= now - self._sampled_at < every_s:
-            return
-        self._sampled_at = now
-        held: dict[str, list[NodeSession]] = {}
-        for row in active:
-            for slot in row.slots:
-                if slot.node not in self._silent_since:
-                    held.setdefault(slot.node, []).append(NodeSession(row.id, row.person, slot.gpus))
-        answers = self._on_all(list(held), lambda name: self.agents[name].use(held[name]))
-        uses = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
-        since = now - book.site.limits.idle_window_s - book.site.limits.idle_sample_gap_s
-        before = self._samples
-        self._samples = {
-            row.id: [
-                *(one for one in before.get(row.id, ()) if since <= one.at < now),
-                merged(now, [uses.get(slot.node, {}).get(row.id) for slot in row.slots]),
-            ]
-            for row in active
-        }
-
-    def _judge_use(self, draft: Draft) -> None:
-        limits = draft.book.site.limits
-        for row in draft.book.in_state(State.ACTIVE):
-            if limits.idle_ends:
-                record(draft, row, *judge(row, self._samples.get(row.id, ()), limits, draft.now))
-            elif row.idle_at is not None:
-                record(draft, row, Activity.BUSY, "idle detection is off")
+        """Read the use of sessions while calls are answered, where that is due."""
+        book, now = self.store.load(), self.clock()
+        due = self._samples.due(book, now, self._silent_since)
+        if due:
+            answers = self._on_all(list(due), lambda name: self.agents[name].use(due[name]))
+            uses = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
+            self._samples.add(book, now, uses)
 
     def _read_again(self) -> None:
         """Read the nodes whose first answer was bad once more, now and then: a repaired one takes sessions again."""

@@ -37,8 +37,7 @@ def run(host: Target, arguments: tuple[str, ...], timeout_s: float) -> int:
         if "error" in answer:
             raise GpuctlError(doing, answer["error"])
         argv = nvitop.arguments(answer["python"], answer["folder"], arguments)
-        code = terminal.show(ssh.program(login, argv, terminal=True))
-        return code if code >= 0 else 128 - code
+        return terminal.show(ssh.program(login, argv, terminal=True))
     finally:
         keeper.close()
 

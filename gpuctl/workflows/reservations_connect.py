@@ -43,8 +43,7 @@ def connect(row: Row, node: str | None, argv: Sequence[str]) -> int:
     need("ssh")
     login = chosen[0]
     target = Login(login["address"], port=login["port"], user=login["user"])
-    code = terminal.show(ssh.program(target, argv, terminal=True))
-    return code if code >= 0 else 128 - code
+    return terminal.show(ssh.program(target, argv, terminal=True))
 
 
 def _logins(row: Row, doing: str) -> Sequence[Row]:

@@ -49,5 +49,4 @@ def jupyter(request: JupyterCommand) -> None:
     click.echo(
         f"Jupyter: http://127.0.0.1:{local} until Ctrl-C; the same command with --token prints its token", err=True
     )
-    code = eks_ssh.forward(entry, local, JUPYTER_PORT)
-    raise click.exceptions.Exit(code if code >= 0 else 128 - code)  # a shell's number for a signal
+    raise click.exceptions.Exit(eks_ssh.forward(entry, local, JUPYTER_PORT))

@@ -44,7 +44,7 @@ def enter(access: PodAccess, pod: Object, argv: Sequence[str], show: Show) -> in
         show(f"{name}: {message}")
     if message and code in LOST:
         return NOT_KNOWN
-    return code if code >= 0 else 128 - code
+    return code
 
 
 def _check_exec(cluster: Cluster, pod: str) -> None:

@@ -15,7 +15,7 @@ from .gpu_sessions import _open_files, _uids
 QUERY = ("--query-gpu=gpu_bus_id,utilization.gpu", "--format=csv,noheader,nounits")
 LIMIT_S = 30.0  # eight GPUs without persistence mode take ten seconds and more
 SSHD = ("sshd", "sshd-session")  # the process of a connection, up to OpenSSH 9.7 and since
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+TABLE, TABLE_6 = "/proc/net/tcp", "/proc/net/tcp6"
 ESTABLISHED = "01"  # include/net/tcp_states.h
 
 
@@ -60,7 +60,9 @@ def _gpu_percents(host: Host) -> dict[int, float]:
 def _connections() -> dict[int, int] | None:
     """Uid -> established ssh connections; None if they cannot be seen."""
     try:
-        sockets = {f"socket:[{inode}]" for table in TABLES for inode in _established(table)}
+        # A kernel without IPv6 has no second table.
+        tables = [TABLE, *([TABLE_6] if os.path.exists(TABLE_6) else [])]
+        sockets = {f"socket:[{inode}]" for table in tables for inode in _established(table)}
         found: dict[int, int] = {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
@@ -73,12 +75,9 @@ def _connections() -> dict[int, int] | None:
 
 
 def _established(table: str) -> list[str]:
-    """Inodes of established connections (proc(5), /proc/net/tcp). A kernel without IPv6 has no second table."""
-    try:
-        with open(table) as stream:
-            rows = [line.split() for line in stream][1:]
-    except FileNotFoundError:
-        return []
+    """Inodes of established connections (proc(5), /proc/net/tcp)."""
+    with open(table) as stream:
+        rows = [line.split() for line in stream][1:]
     return [row[9] for row in rows if len(row) > 9 and row[3] == ESTABLISHED]
 
 

@@ -110,6 +110,15 @@ def test_ssh_connections_of_the_account_are_counted(tmp_path: Path) -> None:
     assert connections(tmp_path, "no-such-account") is None
 
 
+def test_without_a_table_of_connections_their_number_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_use, "TABLE_6", str(tmp_path / "none"))
+    assert connections(tmp_path) == 0
+    monkeypatch.setattr(session_use, "TABLE", str(tmp_path / "none"))
+    assert connections(tmp_path) is None
+
+
 def test_what_is_hidden_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(_: str) -> Iterator[str]:
         raise PermissionError(13, "Permission denied")
