@@ -12,7 +12,7 @@ class Remembered(Host):
     """Reads of a host, each file and unit once; only valid while nothing changes. Programs are run each time.
 
     `units`: unit -> its properties, as `resources.unit.show` has read them. `answers`: those of nvidia-smi, by its
-    arguments, as `smi.ask` has read them. `packages`: those of `resources.deb` or `resources.rpm`.
+    arguments, as `smi.ask` has read them. `packages`: those of `resources.deb` or `resources.rpm_packages`.
     """
 
     def __init__(self, host: Host) -> None:

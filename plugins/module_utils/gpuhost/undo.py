@@ -98,9 +98,9 @@ def _packages(host: Host, owned: list[Owned]) -> dict[str, str | None]:
     texts: dict[str, str | None] = {}
     if not any(entry.setting.startswith(PACKAGES) for entry in owned):
         return texts
-    from .resources import deb, rpm
+    from .resources import deb, rpm_packages
 
-    for kind, states in (("deb", deb.states), ("rpm", rpm.states)):
+    for kind, states in (("deb", deb.states), ("rpm", rpm_packages.states)):
         names = [entry.setting.partition(":")[2] for entry in owned if entry.setting.startswith(f"{kind}:")]
         try:
             texts.update({f"{kind}:{name}": text for name, text in states(host, names).items()} if names else {})

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import undo
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import _stack_rpms
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Refused, Step, Unreadable
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import lock, rpm, rpm_journal
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import lock, rpm, rpm_journal, rpm_packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.lock import LIST, Lock
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.rpm_journal import Journal
 
@@ -101,7 +101,7 @@ def interrupted(host: TreeHost, **versions: str) -> None:
 
 def test_a_package_has_its_version_and_its_reason_and_kernels_stay_beside_each_other(host: TreeHost) -> None:
     names = ["dkms", "kernel-core=5.14.0-503.el9", "kernel-core=6.0-1.el9", "kernel6.12=6.12.8-1.amzn2023", "gone"]
-    assert rpm.states(host, [*names, "libnvidia-ml"]) == {
+    assert rpm_packages.states(host, [*names, "libnvidia-ml"]) == {
         "dkms": "3.2.2-1.el9 auto",
         "kernel-core=5.14.0-503.el9": "5.14.0-503.el9 manual",
         "kernel-core=6.0-1.el9": None,
@@ -120,11 +120,11 @@ def test_a_package_has_its_version_and_its_reason_and_kernels_stay_beside_each_o
     ],
 )
 def test_only_packages_of_a_kernel_itself_stay_beside_each_other(name: str, expected: bool) -> None:
-    assert rpm.is_kernel(name) is expected
+    assert rpm_packages.is_kernel(name) is expected
 
 
 def test_several_versions_that_gpuctl_has_not_caused_are_reported_and_left_alone(host: TreeHost) -> None:
-    assert rpm.states(host, ["nvidia-driver-cuda"]) == {"nvidia-driver-cuda": f"{NEW},{OLD} several"}
+    assert rpm_packages.states(host, ["nvidia-driver-cuda"]) == {"nvidia-driver-cuda": f"{NEW},{OLD} several"}
     assert rpm.duplicates(host) == ["nvidia-driver-cuda"]
     assert rpm.repair(host) == []
     wrong = rpm.write_rpms(host, {"nvidia-driver-cuda": f"{NEW} manual"})["nvidia-driver-cuda"]
@@ -136,7 +136,7 @@ def test_several_versions_that_gpuctl_has_not_caused_are_reported_and_left_alone
 
 def test_of_a_replacement_that_gpuctl_began_the_earlier_version_is_erased(host: TreeHost) -> None:
     interrupted(host, nvidia_driver_cuda=NEW)
-    assert rpm.states(host, ["nvidia-driver-cuda"]) == {"nvidia-driver-cuda": f"{NEW},{OLD} unfinished auto"}
+    assert rpm_packages.states(host, ["nvidia-driver-cuda"]) == {"nvidia-driver-cuda": f"{NEW},{OLD} unfinished auto"}
     assert rpm.unfinished(host) == ["nvidia-driver-cuda"]
     with pytest.raises(RuntimeError, match="rpm cannot complete nvidia-driver-cuda"):
         rpm.repair(host)  # as this rpm erases nothing

@@ -13,7 +13,7 @@ from ..host import Host
 from ..model import FAILED, OK, Knob, Reading, Refused, Step, Unreadable
 from ..record import PACKAGES
 from ..refresh import LOAD
-from ..resources import deb, rpm
+from ..resources import deb, rpm_packages
 from ..resources.file import described
 from ..resources.module import Module
 from ..resources.unit import runs, show
@@ -164,9 +164,9 @@ def _packages(host: Host, part: Part) -> tuple[Step, ...]:
 
 def _installed(host: Host, part: Part) -> str:
     """Versions of the packages that are wanted for themselves."""
-    names = [name for name in part.named if not rpm.is_kernel(name)]
+    names = [name for name in part.named if not rpm_packages.is_kernel(name)]
     if manager(host) == "dnf":
-        now = rpm.versions(host, names)
+        now = rpm_packages.versions(host, names)
     else:
         now = {name: deb.version_of(text) for name, text in deb.states(host, part.named).items()}
     shown = [version or "absent" for version in dict.fromkeys(now.values())]

@@ -15,15 +15,27 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..host import Host, Result
 from ..model import Unreadable
-from ..remembered import Remembered
 from . import rpm_journal
 from .deb import UNREPAIRED
 from .rpm_journal import Journal
+from .rpm_packages import (
+    OF_KERNEL,
+    Installed,
+    installed,
+    installed_for_themselves,
+    key_of,
+    mark_of,
+    name_of,
+    several,
+    states,
+    version_of,
+    versions,
+)
 
 LIMIT_S = 5400.0  # DKMS builds a module for every kernel of the host
 PAUSE_S, PATIENCE_S = 2.0, 300.0  # with another dnf at work, such as that of a timer
@@ -33,8 +45,6 @@ DNF = (
     # An earlier kernel does not go for a new package of the running one. dnf itself would wait for another without end.
     *("--setopt=installonly_limit=0", "--setopt=exit_on_lock=1"),
 )
-UNFINISHED, SEVERAL = "unfinished", "several"
-_FORM = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
 _SECTION = re.compile(r"^(\S.*):$", re.MULTILINE)
 # dnf wraps a row after a long name.
 _ROW = re.compile(r"^ (\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.,]+ ?[kMG]?B?\s*$", re.MULTILINE)
@@ -46,27 +56,7 @@ _IGNORED = re.compile(r"^Ignoring repositories: (.*)$", re.MULTILINE)
 _LOCKED = re.compile(r"already locked by -?\d+|Failed to obtain the transaction lock")
 _BEGUN = re.compile(r"^Running transaction$", re.MULTILINE)
 _PLAIN = re.compile(r"[\w.+:~^-]+")
-_OF_KERNEL = re.compile(r"kernel[\d.]*(?:-|$)")
-# Packages of a kernel's version of which dnf replaces the earlier one.
-_SINGLE = re.compile(r"-(?:cross-)?headers$|-tools(?:-|$)|-(?:doc|abi|livepatch)(?:-|$)|-macros$")
 _PARALLEL = re.compile(r"(?:installonlypkg|multiversion)\(")
-
-
-class Installed(NamedTuple):
-    """One row of rpm's database; `version` has its epoch where that is not zero."""
-
-    name: str
-    version: str
-    architecture: str
-    time: int
-
-    @property
-    def exact(self) -> str:
-        return f"{self.name}-{self.version}.{self.architecture}"
-
-    @property
-    def key(self) -> str:
-        return key_of(self.name, self.version)
 
 
 class NotBegun(RuntimeError):
@@ -87,7 +77,7 @@ class Change(NamedTuple):
     def script(self) -> str:
         """As `dnf shell` takes it; RuntimeError for a name that is none."""
         verbs = {"install": self.installs, "remove": self.removes, "reinstall": self.again}
-        specs = {verb: [f"{_name(key)}-{version}" for key, version in rows.items()] for verb, rows in verbs.items()}
+        specs = {verb: [f"{name_of(key)}-{version}" for key, version in rows.items()] for verb, rows in verbs.items()}
         odd = [spec for some in specs.values() for spec in some if not _PLAIN.fullmatch(spec)]
         if odd:
             raise RuntimeError(f"no name of a package: {odd[0]!r}")
@@ -107,109 +97,6 @@ class Rpm:
         wrong = write_rpms(host, {self.name: text}).get(self.name)
         if wrong:
             raise RuntimeError(wrong)
-
-
-def is_kernel(name: str) -> bool:
-    """True for a package of a kernel, also of kernel6.12, of which several versions stay installed."""
-    return bool(_OF_KERNEL.match(name)) and not _SINGLE.search(name)
-
-
-def key_of(name: str, version: str) -> str:
-    """The package as settings name it."""
-    return f"{name}={version}" if is_kernel(name) else name
-
-
-def _name(key: str) -> str:
-    return key.partition("=")[0]
-
-
-def installed(host: Host) -> list[Installed]:
-    """All packages that rpm has; `Unreadable` with its reason."""
-    result = host.run("rpm", "-qa", "--qf", _FORM)
-    if not result.ok:
-        raise Unreadable(f"rpm: {result.last_line}")
-    rows = [line.split("\t") for line in result.out.splitlines()]
-    return [
-        Installed(row[0], row[1].removeprefix("0:"), row[2], int(row[3]))
-        for row in rows
-        if len(row) == 4 and row[3].isdigit()
-    ]
-
-
-def states(host: Host, names: Iterable[str]) -> dict[str, str | None]:
-    """The texts of packages, by one query to rpm, and one to dnf if any is installed."""
-    names = list(names)
-    if isinstance(host, Remembered):
-        if host.packages is None:
-            host.packages = _query(host, None)
-        known: Mapping[str, str] = host.packages
-    else:
-        known = _query(host, {_name(name) for name in names})
-    return {name: known.get(name) for name in names}
-
-
-def _query(host: Host, names: set[str] | None) -> dict[str, str]:
-    """Texts of these packages, without names of all."""
-    by_name = _by_name(host, names) if names is None or names else {}
-    chosen = _installed_for_themselves(host) if by_name else frozenset()
-    journal = rpm_journal.load(host)
-    return {
-        key: text
-        for name, versions in by_name.items()
-        for key, text in _texts(name, versions, "manual" if name in chosen else "auto", journal)
-    }
-
-
-def _by_name(host: Host, names: set[str] | None) -> dict[str, list[str]]:
-    by_name: dict[str, list[str]] = {}
-    for row in installed(host):
-        if (names is None or row.name in names) and row.version not in by_name.setdefault(row.name, []):
-            by_name[row.name].append(row.version)
-    return by_name
-
-
-def versions(host: Host, keys: Iterable[str]) -> dict[str, str]:
-    """Package -> its version, "" if it is not installed; without a question to dnf, which takes half a second."""
-    keys = list(keys)
-    by_name = _by_name(host, {_name(key) for key in keys})
-    known = {key: text for name, rows in by_name.items() for key, text in _texts(name, rows, "", Journal())}
-    return {key: version_of(known.get(key)) for key in keys}
-
-
-def _texts(name: str, versions: Sequence[str], mark: str, journal: Journal) -> Iterator[tuple[str, str]]:
-    for key, some in [(key_of(name, one), [one]) for one in versions] if is_kernel(name) else [(name, versions)]:
-        if any(journal.has(key, version) for version in some):
-            yield key, f"{','.join(some)} {UNFINISHED} {journal.marks.get(key, mark)}"
-        else:
-            yield key, f"{','.join(some)} {mark if len(some) == 1 else SEVERAL}"
-
-
-def version_of(text: str | None) -> str:
-    """The version in a text, of a package that is half done, too; "" for one that is not installed."""
-    return (text or "").partition(" ")[0]
-
-
-def mark_of(text: str | None) -> str:
-    """manual or auto: of an unfinished package, the one that it is to have."""
-    return (text or "").rpartition(" ")[2]
-
-
-def several(states: Mapping[str, str | None]) -> str:
-    """Why packages that rpm has in several versions must not be changed; "" if there is none."""
-    rows = [f"{key} ({version_of(text)})" for key, text in states.items() if (text or "").endswith(f" {SEVERAL}")]
-    hint = "gpuctl has not caused that and leaves them: see `dnf check --duplicates`"
-    return f"installed in several versions: {', '.join(rows[:4])}; {hint}" if rows else ""
-
-
-def _installed_for_themselves(host: Host) -> frozenset[str]:
-    with host.scratch_folder() as scratch:
-        # dnf's history has the reasons; without repositories there is nothing to download.
-        places = [f"--setopt={name}={scratch}" for name in ("cachedir", "logdir")]
-        query = ("repoquery", "--quiet", "--userinstalled", "--qf", "%{name}")
-        result = host.run("dnf", *places, "--cacheonly", "--disablerepo=*", *query)
-    if not result.ok:
-        raise Unreadable(f"dnf repoquery: {result.without_secrets.last_line}")
-    return frozenset(result.out.split())
 
 
 def write_rpms(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
@@ -273,7 +160,7 @@ def _protect(host: Host, removes: Mapping[str, str]) -> None:
     form = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"
     shown = host.run("rpm", "-q", "--qf", form, "-f", *images).out if removes else ""
     owners = {tuple(line.replace("\t0:", "\t").split("\t")) for line in shown.splitlines()}
-    running = [key for key, version in removes.items() if (_name(key), version) in owners]
+    running = [key for key, version in removes.items() if (name_of(key), version) in owners]
     if running:
         raise RuntimeError(f"{running[0]} has the kernel that runs, {kernel}, and is not removed")
 
@@ -282,8 +169,8 @@ def _check(host: Host, due: Change) -> None:
     """Refuse a change that dnf would not make exactly so; RuntimeError with the difference, or dnf's reason."""
     result = _dnf(host, due, "--assumeno", changes=False)
     installs, removes = resolved(result.out)
-    planned = {(_name(key), version) for rows in (due.installs, due.again) for key, version in rows.items()}
-    leaving = {(_name(key), version) for key, version in due.removes.items()}
+    planned = {(name_of(key), version) for rows in (due.installs, due.again) for key, version in rows.items()}
+    leaving = {(name_of(key), version) for key, version in due.removes.items()}
     if (installs, removes - installs) == (planned, leaving):
         return
     if reason := _reason(result):
@@ -403,8 +290,8 @@ def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[st
 
 def _mark(host: Host, desired: Mapping[str, str | None]) -> None:
     """Mark packages as installed for themselves or as a dependency."""
-    chosen = _installed_for_themselves(host)
-    due = {_name(name): mark_of(text) for name, text in desired.items() if text}
+    chosen = installed_for_themselves(host)
+    due = {name_of(name): mark_of(text) for name, text in desired.items() if text}
     for verb, mark in (("install", "manual"), ("remove", "auto")):
         names = [name for name, desired_mark in due.items() if desired_mark == mark != _mark_now(name, chosen)]
         if names:
@@ -427,7 +314,7 @@ def duplicates(host: Host) -> list[str]:
     """Packages in two versions, of which one should have replaced the other, whoever did that; none of kernels."""
     rows: dict[tuple[str, str], dict[str, Installed]] = {}
     for row in installed(host):
-        if not _OF_KERNEL.match(row.name) and row.name != "gpg-pubkey":
+        if not OF_KERNEL.match(row.name) and row.name != "gpg-pubkey":
             rows.setdefault((row.name, row.architecture), {})[row.version] = row
     doubled = [[*some.values()] for some in rows.values() if len(some) > 1]
     return sorted({some[0].name for some in doubled if not _stays_beside_others(host, some)})
@@ -435,7 +322,7 @@ def duplicates(host: Host) -> list[str]:
 
 def _stays_beside_others(host: Host, rows: Sequence[Installed]) -> bool:
     """True if one of the packages is of a kernel, or has itself installed beside its other versions."""
-    if any(_OF_KERNEL.match(row.name) for row in rows):
+    if any(OF_KERNEL.match(row.name) for row in rows):
         return True
     result = host.run("rpm", "-q", "--provides", "--", *(row.exact for row in rows))
     if not result.ok:
@@ -456,7 +343,7 @@ def repair(host: Host) -> list[str]:
     if due:
         _complete(host, due, journal)
     rpm_journal.save(host, journal.without({**due, **_gone(host, journal)}))
-    return sorted({_name(key) for key in due})
+    return sorted({name_of(key) for key in due})
 
 
 def _half_done(host: Host, journal: Journal, desired: Mapping[str, str | None]) -> dict[str, str]:
@@ -478,7 +365,7 @@ def _half_done(host: Host, journal: Journal, desired: Mapping[str, str | None]) 
 
 def _complete(host: Host, due: Mapping[str, str], journal: Journal) -> None:
     """Install packages once more, as their scripts may not have run, and what they need of the same transaction."""
-    begun = {(_name(key), version) for key, versions in journal.installs.items() for version in versions}
+    begun = {(name_of(key), version) for key, versions in journal.installs.items() for version in versions}
     try:
         installs, _ = resolved(_dnf(host, Change({}, {}, due), "--assumeno", changes=False).out)
         lacking = {key_of(name, version): version for name, version in installs & begun}
