@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.domain.kube_errors import Conflict
 from gpuctl.domain.pod_status import runs
+from gpuctl.domain.public_keys import Authorized, PublicKey
 from gpuctl.edges import public_keys as key_sources
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
 from gpuctl.edges.kube.pod_exec import Command
-from gpuctl.eks.gpu_pod import model, objects, public_keys, scripts
+from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form
-from gpuctl.eks.gpu_pod.public_keys import Authorized, PublicKey
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_read import LOOK_S, ours, pod_of
 
