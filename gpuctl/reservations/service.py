@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodAgent, PodValues, Unable
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -54,12 +54,14 @@ class Service:
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
+        self._progress: dict[str, dict[str, str]] = {}  # reservation -> node -> what its preparation waits for
         self._rewarn_at: dict[
             tuple[str, int], int
         ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
         self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
+        self.waiting = False  # a node has not ended with an order
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
         self._shown: tuple[Book, int, list[dict[str, Any]]] | None = None
@@ -70,6 +72,8 @@ class Service:
         """Answer one call; an error is an answer, too: `error`, `hint` and `exit_code`."""
         try:
             verb, content = _parts(call)
+            if verb in _CALLS_OF_NODES:
+                return _CALLS_OF_NODES[verb](self, caller, content)
             self._count(1)
             with self._lock:
                 self._count(-1)
@@ -125,6 +129,8 @@ class Service:
             "offers": [asdict(offer) for offer in table.offers.values()],
             "aliases": dict(table.aliases),
             "limits": asdict(table.limits),
+            "pods": table.pods,
+            "disks": table.disks,
             "nodes": [
                 {
                     "name": node.name,
@@ -137,6 +143,39 @@ class Service:
             ],
             "reservations": self._rows(book),
         }
+
+    def login(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Values for ssh of a session that is a pod, as `PodLogin`."""
+        doing = "log in to a reservation"
+        id_, name = content.pop("reservation", None), content.pop("node", None)
+        _nothing_left(content)
+        row, agent = self._pod(caller, doing, id_, name)
+        try:
+            return asdict(agent.login(row.id, row.attempt))
+        except (OSError, NotObeyed) as error:
+            raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
+
+    def tunnel(self, caller: Caller, content: Mapping[str, Any]) -> Callable[[int], None]:
+        """A function that connects a socket with the sshd of the caller's session until either side closes."""
+        row, agent = self._pod(caller, "log in to a reservation", content.get("reservation"), content.get("node"))
+        return lambda descriptor: agent.pump(row.id, row.attempt, descriptor)
+
+    def _pod(self, caller: Caller, doing: str, id_: Any, name: Any) -> tuple[Reservation, PodAgent]:
+        """An active reservation of the caller, and its node; nobody else reaches a session, not even an admin."""
+        with self._lock:
+            row = self.store.load().reservations.get(id_) if isinstance(id_, str) else None
+        if row is None:
+            raise InvalidInput(doing, f"no live reservation has the id {id_!r}", "`gpuctl reservations list`")
+        if row.person != caller.person:
+            raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
+        names = [slot.node for slot in row.slots]
+        if row.state is not State.ACTIVE or name not in names:
+            wrong = f"reservation {row.id} is {row.state}" + (f" on {', '.join(names)}" if names else "")
+            raise InvalidInput(doing, wrong, "`gpuctl reservations show` prints its state")
+        agent = self.agents[name]
+        if not isinstance(agent, PodAgent):
+            raise InvalidInput(doing, f"sessions of {name} are accounts of that host", "log in by ssh")
+        return row, agent
 
     def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Audit entries of a reservation, or reservations of the caller that are over."""
@@ -165,7 +204,15 @@ class Service:
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
         rest = [row for row in live if row.state is not State.QUEUED]
-        return [as_dict(row, waits.get(row.id), book) for row in [*rest, *waiting]]
+        return [self._as_dict(row, waits.get(row.id), book) for row in [*rest, *waiting]]
+
+    def _as_dict(self, row: Reservation, wait: Wait | None, book: Book) -> dict[str, Any]:
+        """A live reservation; the reason of one that is prepared is what its nodes wait for."""
+        plain = as_dict(row, wait, book)
+        waits = self._progress.get(row.id) if row.state is State.PREPARING else None
+        if waits:
+            plain["reason"] = "; ".join(f"{node}: {text}" for node, text in sorted(waits.items()))
+        return plain
 
     # ---- passes ---------------------------------------------------------------------------------------------------
 
@@ -292,7 +339,9 @@ class Service:
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
         self._open_by.pop(name, None)
-        if observation.open_by:
+        if observation.closed:
+            self._in_use(name, observation.closed)
+        elif observation.open_by:
             more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
             self._in_use(name, f"{observation.open_by[0]}{more}; end it first")
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
@@ -360,6 +409,7 @@ class Service:
                         return
 
         self._on_all(nodes, work)
+        self.waiting = any(isinstance(failure, NotReady) for failure in failures.values())
         changed = [self._report(order, failures[order]) for order in due if order in failures]  # also after the first
         return any(changed)
 
@@ -373,9 +423,10 @@ class Service:
         person, variables = "" if row is None else row.person, dict[str, str]()
         if row is not None and order.kind is OrderKind.PREPARE:
             variables = gang.environment(row, self.store.load().nodes, order.node)
+        pod = None if row is None else _pod_values(row, order.node)
 
         def send() -> Exception | None:
-            return _attempt(lambda: self.agents[order.node].obey(order, person, variables))
+            return _attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
 
         return send
 
@@ -389,6 +440,8 @@ class Service:
             reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
             return True
+        if order.kind is OrderKind.PREPARE:
+            self._note_progress(order, failure)
         if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
             self._silent(order.node, failure)
         if failure is not None:
@@ -401,6 +454,15 @@ class Service:
             self._decide("nodes", lambda draft: reports.node_clean(draft, order.node, order.fence))
         return True
 
+    def _note_progress(self, order: Order, failure: Exception | None) -> None:
+        waits = self._progress.setdefault(order.reservation, {})
+        waits.pop(order.node, None)
+        if isinstance(failure, NotReady):
+            waits[order.node] = str(failure)
+        self._shown = None  # the rows of the database are the same
+        live = self.store.load().reservations
+        self._progress = {id_: texts for id_, texts in self._progress.items() if texts and id_ in live}
+
 
 Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
 _CALLS: dict[str, Call] = {
@@ -408,18 +470,24 @@ _CALLS: dict[str, Call] = {
     "state": Service.state,
     "history": Service.history,
 }
+_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login}  # which are asked meanwhile: others do not wait for them
+
+
+def _pod_values(row: Reservation, node: str) -> PodValues:
+    gang_name = row.id if len(row.slots) > 1 else ""
+    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name)
 
 
 def _attempt(work: Callable[[], Built]) -> Built | Exception:
     """The result of work on a node; the exception if it does not answer or refuses."""
     try:
         return work()
-    except (OSError, NotObeyed) as error:
+    except (OSError, NotObeyed, NotReady) as error:
         return error
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *COMMANDS}:
+    if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *_CALLS_OF_NODES, *COMMANDS}:
         raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
     return call["do"], {name: value for name, value in call.items() if name != "do"}
 
@@ -484,7 +552,10 @@ def _warning(row: Reservation) -> dict[str, Any] | None:
 
 
 def _login(row: Reservation, node: Node) -> dict[str, Any]:
-    return {"node": node.name, "address": node.address or node.name, "port": node.port, "user": row.person}
+    if node.pods:  # `login` answers how it is reached
+        return {"node": node.name, "address": None, "port": None, "user": None, "pod": True}
+    address = node.address or node.name
+    return {"node": node.name, "address": address, "port": node.port, "user": row.person, "pod": False}
 
 
 def _iso(at: int) -> str:

@@ -31,7 +31,6 @@ MERGE = "application/merge-patch+json"
 ANSWER_S = 20.0
 SYNC_S = 180.0  # kubelets refresh mounted Secrets within two minutes, and sooner when the pod changes
 ATTEMPTS = 5
-ADD_KEYS = "add a key to the ssh agent, or use --key FILE or --github USER"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,9 @@ def add_keys(
     def add(existing: list[PublicKey]) -> list[PublicKey]:
         keys = public_keys.merged(existing, added)
         if not keys:
-            raise InvalidInput(f"make the pod {place.pod}", "there is no public key that may log in", ADD_KEYS)
+            raise InvalidInput(
+                f"make the pod {place.pod}", "there is no public key that may log in", public_keys.ADD_KEYS
+            )
         return keys
 
     return _change_keys(cluster, place, _Change(add, form), progress)

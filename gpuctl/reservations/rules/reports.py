@@ -107,10 +107,11 @@ def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
     _finish_if_cleared(draft, id_)
 
 
-def session_gone(draft: Draft, id_: str, attempt: int, node: str) -> None:
-    """An active session does not exist on its node any more."""
+def session_gone(draft: Draft, id_: str, attempt: int, node: str, why: str = "") -> None:
+    """An active session does not exist on its node any more. `why`: reason of the node, "" if it gives none."""
     if reservation := _current(draft.book, id_, attempt, node, State.ACTIVE):
-        draft.move(reservation, Event.FAIL, f"the session disappeared from {node}")
+        reason = f"the session on {node} is over: {why}" if why else f"the session disappeared from {node}"
+        draft.move(reservation, Event.FAIL, reason)
 
 
 def node_lost(draft: Draft, name: str, reason: str) -> None:

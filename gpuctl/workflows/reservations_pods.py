@@ -1,0 +1,395 @@
+"""Nodes of a Kubernetes cluster as nodes of the reservation service: each session is a pod on its node."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.domain import kube_nodes, public_keys
+from gpuctl.domain.kube_errors import Conflict, Forbidden
+from gpuctl.domain.pod_status import ending, last_termination, statuses
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.kube import config, pod_exec, port_stream
+from gpuctl.edges.kube.cluster import Cluster, Request, name_of
+from gpuctl.edges.kube.pod_exec import Command
+from gpuctl.edges.ssh_keys import pair
+from gpuctl.eks.gpu_pod import model, objects, scripts, ssh_files
+from gpuctl.nodes.api_view import gpus_of
+from gpuctl.reservations.agent import (
+    Delivery,
+    InUse,
+    NodeSession,
+    NotObeyed,
+    NotReady,
+    PodAgent,
+    PodLogin,
+    PodValues,
+    Unable,
+)
+from gpuctl.reservations.rules.idle import Use
+from gpuctl.reservations.rules.model import Node, Site
+from gpuctl.reservations.rules.reconcile import Observation, Session
+from gpuctl.reservations.rules.reports import Order, OrderKind
+from gpuctl.reservations.rules.requests import ALIASES
+from gpuctl.reservations.serve import Fleet, Stored, type_of
+from gpuctl.workflows import eks_pod, reservations_pod_objects
+from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, PERSON, RESERVATION, SERVICE, Pod, Sizes
+
+Object = dict[str, Any]
+DOING = "serve reservations of a cluster"
+ZONE, INSTANCE, PRODUCT = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type", "nvidia.com/gpu.product"
+ANSWER_S = 20.0
+START_S = 1800  # for a pod: images of tens of gigabytes are pulled
+AS_GPUCTL = (("fieldManager", "gpuctl"),)
+
+
+@dataclass(frozen=True)
+class PodsRequest:
+    """`labels`: of the nodes to share; none for all that have GPUs. `image`: of sessions."""
+
+    context: str
+    namespace: str
+    image: str
+    labels: Mapping[str, str]
+    sizes: Sizes
+    files: Sequence[Path] = ()
+
+
+def connect(request: PodsRequest) -> Cluster:
+    """The cluster; `InvalidInput` for values that Kubernetes would not take, before anything is asked."""
+    model.check_options(request.sizes.options(request.image))
+    return kube.connect(request.context, request.namespace, request.files)
+
+
+def kubeconfig() -> Path:
+    """The file that kubectl reads now; `InvalidInput` unless it is one."""
+    files = config.files()
+    if len(files) != 1:
+        wrong = f"kubectl reads {len(files)} kubeconfigs"
+        raise InvalidInput(DOING, wrong, "name the one for the service with --kubeconfig")
+    return files[0].absolute()
+
+
+def fleet(
+    cluster: Cluster, request: PodsRequest, gpu_type: str | None, stored: Stored, notify: Callable[[str], None]
+) -> Fleet:
+    """Nodes of the cluster that have GPUs. One with reservations that the cluster lacks now stays, and is unknown.
+
+    `notify`: receives what the operator has to know. `InvalidInput` if there is no node, or GPUs cannot be shared.
+    """
+    nodes = [node for node in cluster.find(cluster.kind("v1", "Node"), request.labels) if kube_nodes.has_gpus(node)]
+    if not nodes:
+        chosen = f" with {kube.selector(request.labels)}" if request.labels else ""
+        raise InvalidInput(DOING, f"the cluster has no node{chosen} with GPUs", "`kubectl get nodes --show-labels`")
+    rows, doubts = list[Node](), dict[str, str]()
+    for node in nodes:
+        row = node_of(node, gpu_type)
+        rows.append(row)
+        if why := _withdrawn(node, len(row.allocated)):
+            notify(f"{row.name}: {why}; its GPUs are given to nobody until that is repaired")
+    names = {row.name for row in rows}
+    for name, known in stored.nodes.items():
+        if name not in names and len(known.free) < len(known.allocated):
+            notify(f"{name}: the cluster does not have this node, and it has reservations; nobody gets its GPUs")
+            rows.append(known)
+    site = _Site(cluster, stored, request, _rooms(nodes))
+    agents: dict[str, PodAgent] = {row.name: PodNode(row.name, len(row.allocated), site) for row in rows}
+    agents[rows[0].name].observe(0)  # the right to see all pods of a node: without it, its GPUs are unknown
+    return Fleet(rows, agents, doubts, site=Site(pods=True))
+
+
+def node_of(node: Object, gpu_type: str | None) -> Node:
+    """A node by its object; `InvalidInput` if it offers parts of GPUs, or its GPU type is not clear."""
+    meta, capacity = node["metadata"], (node.get("status") or {}).get("capacity") or {}
+    name, labels = str(meta["name"]), meta.get("labels") or {}
+    whole = str(capacity.get(kube_nodes.GPU, "0"))
+    if not whole.isdigit() or int(whole) != kube_nodes.gpus(capacity) or int(whole) == 0:
+        wrong = f"{name}: it offers parts of GPUs, or none: MIG devices, time slices, or no device plugin"
+        raise InvalidInput(DOING, wrong, "reservations share whole GPUs: choose other nodes with --node-label")
+    return Node(name, gpu_type or _type(name, labels), (None,) * int(whole), zone=str(labels.get(ZONE, "")), pods=True)
+
+
+def _type(name: str, labels: Mapping[str, str]) -> str:
+    if PRODUCT in labels:
+        return type_of({labels[PRODUCT].replace("-", " ")})
+    instance = str(labels.get(INSTANCE, ""))
+    if (known := ALIASES.get(instance.partition(".")[0])) is not None:
+        return known
+    wrong = f"{name}: neither the label {PRODUCT} nor {INSTANCE} tells its GPU type"
+    raise InvalidInput(DOING, wrong, "name it with --type, such as --type h100")
+
+
+def _withdrawn(node: Object, gpus: int) -> str:
+    """The reason why not all GPUs of a node can be given to pods; "" if they can."""
+    offered = kube_nodes.gpus((node.get("status") or {}).get("allocatable"))
+    if offered != gpus:
+        return f"it offers {offered} of {gpus} GPUs to pods: the device plugin has withdrawn the others as unhealthy"
+    return "it is cordoned" if (node.get("spec") or {}).get("unschedulable") else ""
+
+
+def _rooms(nodes: Sequence[Object]) -> dict[str, Mapping[str, str]]:
+    """Allocatable resources by the names of the nodes."""
+    return {str(node["metadata"]["name"]): (node.get("status") or {}).get("allocatable") or {} for node in nodes}
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Values that all nodes share. `rooms`: allocatable resources by node."""
+
+    cluster: Cluster
+    stored: Stored
+    request: PodsRequest
+    rooms: Mapping[str, Mapping[str, str]]
+
+
+class PodNode:
+    """A node of a cluster. Its sessions are the pods with the labels of this service that are meant for it.
+
+    The highest fence is kept in memory: no other process serves the database, and one that was restarted begins with
+    a higher fence. Pods of others that have GPUs close the node: which GPUs are theirs is known to the kubelet alone.
+    """
+
+    def __init__(self, name: str, gpus: int, site: _Site) -> None:
+        self.name, self._gpus, self._site = name, gpus, site
+        self._fence = 0
+        self._since: dict[str, float] = {}  # uid of a pod that is not ready -> when it was first read
+
+    # ---- orders -----------------------------------------------------------------------------------------------------
+
+    def obey(
+        self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
+    ) -> None:
+        self._check(order.fence)
+        with _as_a_node():
+            if order.kind is OrderKind.PREPARE:
+                self._prepare(order, person, variables or {}, pod)
+            elif order.kind is OrderKind.CLEAR:
+                self._end([one for one in self._ours() if _label(one, RESERVATION) == order.reservation])
+            else:
+                keep = set(order.keep)
+                self._end([one for one in self._ours() if _session(one) not in keep])
+
+    def _prepare(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues | None) -> None:
+        if values is None:
+            raise NotObeyed("the order has no values of a pod")
+        mine = [one for one in self._ours() if _session(one) == (order.reservation, order.attempt)]
+        if not mine:
+            if others := self._others():
+                raise InUse(f"{others[0]}; end it first")
+            self._make(order, person, variables, values)
+            raise NotReady("its pod was made")
+        [pod] = mine
+        state = eks_pod.progress_of(self._site.cluster, pod)
+        words = state.summary + (f": {state.trouble}" if state.trouble else "")
+        if eks_pod.lacks_sshd(pod):
+            raise NotObeyed("the image has no sshd: name one with openssh-server")
+        if state.ready and self._greets(pod):
+            self._since.pop(pod["metadata"]["uid"], None)
+            return
+        if state.hopeless or self._is_late(pod):
+            raise NotObeyed(f"the pod {words}")
+        raise NotReady(f"the pod {words}")
+
+    def _make(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues) -> None:
+        cluster, request = self._site.cluster, self._site.request
+        keys = public_keys.parse(values.keys, "reservation", f"make the session {order.reservation}")
+        room = self._site.rooms.get(self.name, {})
+        form = request.sizes.form(values.image or request.image, len(order.gpus), self._gpus, room)
+        made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values)
+        if values.disk:
+            self._make_disk(values.disk, person)
+        private, public = pair()
+        parts = reservations_pod_objects.parts(made, form, keys, private)
+        for part in parts:
+            cluster.apply(part)
+        body = reservations_pod_objects.pod(made, form, parts, public)
+        path = cluster.path_of(cluster.kind("v1", "Pod"))
+        with contextlib.suppress(Conflict):  # made by an earlier try whose answer was lost: the next order reads it
+            cluster.once(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
+
+    def _make_disk(self, disk: str, person: str) -> None:
+        """The claim of a disk, which no session owns: it stays."""
+        cluster = self._site.cluster
+        claim = reservations_pod_objects.claim(disk, person, self._site.request.sizes)
+        kind = cluster.kind("v1", "PersistentVolumeClaim")
+        present = cluster.get(kind, claim["metadata"]["name"])
+        if present is None:
+            with contextlib.suppress(Conflict):
+                cluster.ask(Request(f"make {name_of(claim)}", "POST", cluster.path_of(kind), AS_GPUCTL, claim))
+        elif not reservations_pod_objects.is_disk(present, disk):
+            raise NotObeyed(f"{name_of(present)} was not made for the disk {disk}")
+
+    def _end(self, pods: Sequence[Object]) -> None:
+        """Delete pods, and what belongs to them once they are gone."""
+        cluster = self._site.cluster
+        for pod in pods:
+            if "deletionTimestamp" not in pod["metadata"]:
+                cluster.delete(pod)
+        if pods:
+            raise NotReady(f"{name_of(pods[0])} ends")
+        alive = {_session(pod) for pod in self._ours()}
+        for kind in ("Secret", "ConfigMap", "Service"):
+            for part in cluster.find(cluster.kind("v1", kind), self._labels()):
+                if _note(part, NODE) == self.name and _session(part) not in alive:
+                    cluster.delete(part)
+
+    def _greets(self, pod: Object) -> bool:
+        """True sshd behind the port forward: it speaks first."""
+        try:
+            greeting = port_stream.first_bytes(self._site.cluster, pod["metadata"]["name"], scripts.SSH_PORT, ANSWER_S)
+        except Forbidden:
+            raise
+        except GpuctlError:
+            return False
+        return greeting.startswith(b"SSH-2.0")
+
+    def _is_late(self, pod: Object) -> bool:
+        since = self._since.setdefault(pod["metadata"]["uid"], time.monotonic())
+        return time.monotonic() - since > START_S - 60  # before the service gives up, which has no words for it
+
+    # ---- readings ---------------------------------------------------------------------------------------------------
+
+    def observe(self, fence: int) -> Observation:
+        self._check(fence)
+        with _as_a_node():
+            cluster = self._site.cluster
+            node = cluster.get(cluster.kind("v1", "Node"), self.name)
+            if node is None:
+                raise OSError("the cluster does not have this node")
+            conditions = {str(one.get("type")): one for one in (node.get("status") or {}).get("conditions") or ()}
+            ready = conditions.get(kube_nodes.READY, {})
+            if ready.get("status") != "True":
+                raise OSError(f"its kubelet is not ready: {kube_nodes.reason(ready)}")
+            ours = self._ours()
+            sessions = [_as_session(pod) for pod in ours if not _has_ended(pod)]
+            ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in ours if _has_ended(pod)}
+            return Observation(self.name, self._fence, sessions, self._others(), _withdrawn(node, self._gpus), ends)
+
+    def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
+        with _as_a_node():
+            names = {_label(pod, RESERVATION): pod["metadata"]["name"] for pod in self._ours()}
+        return {one.reservation: self._use(names.get(one.reservation)) for one in sessions}
+
+    def _use(self, name: str | None) -> Use:
+        if name is None:
+            return Use(None, None)
+        try:
+            output = self._run(name, ["sh", "-c", reservations_pod_objects.USE])
+        except GpuctlError:
+            return Use(None, None)
+        return reservations_pod_objects.read_use(output)
+
+    def warn(self, person: str, text: str) -> Delivery:
+        with _as_a_node():
+            pods = [pod for pod in self._ours() if _note(pod, PERSON) == person and not _has_ended(pod)]
+            terminals = [self._warn(pod["metadata"]["name"], text) for pod in pods]
+        if not terminals:
+            raise NotObeyed(f"{person} has no pod there")
+        return Delivery(sum(terminals))
+
+    def _warn(self, name: str, text: str) -> int:
+        number = self._run(name, ["sh", "-c", reservations_pod_objects.WARN, "sh", text]).strip()
+        if not number.isdigit():
+            raise NotObeyed(f"the pod {name} did not take the warning")
+        return int(number)
+
+    def _run(self, name: str, argv: Sequence[str]) -> str:
+        done, output = pod_exec.read(self._site.cluster, name, Command(argv, objects.CONTAINER, ANSWER_S))
+        if done.code != 0:
+            raise GpuctlError(f"run {argv[0]} in the pod {name}", done.err.strip() or f"exit code {done.code}")
+        return output.decode(errors="replace")
+
+    # ---- logins -----------------------------------------------------------------------------------------------------
+
+    def login(self, reservation: str, attempt: int) -> PodLogin:
+        with _as_a_node():
+            meta = self._pod(reservation, attempt)["metadata"]
+            key = str(meta["annotations"].get(model.HOST_KEY, ""))
+            return PodLogin(scripts.SSH_PORT, key, ssh_files.alias(meta["uid"]))
+
+    def pump(self, reservation: str, attempt: int, descriptor: int) -> None:
+        name = self._pod(reservation, attempt)["metadata"]["name"]
+        with contextlib.closing(port_stream.connect(self._site.cluster, name, scripts.SSH_PORT)) as stream:
+            stream.pump(descriptor, descriptor)
+
+    def _pod(self, reservation: str, attempt: int) -> Object:
+        for pod in self._ours():
+            if _session(pod) == (reservation, attempt):
+                return pod
+        raise NotObeyed(f"{self.name} has no pod of reservation {reservation}")
+
+    # ---- the cluster ------------------------------------------------------------------------------------------------
+
+    def _check(self, fence: int) -> None:
+        if fence < self._fence:
+            raise NotObeyed(f"order {fence} is older than {self._fence}")
+        self._fence = fence
+
+    def _labels(self) -> dict[str, str]:
+        return {SERVICE: self._site.stored.identity}
+
+    def _ours(self) -> list[Object]:
+        """Pods of this service that are meant for this node, whether it has taken them or not."""
+        cluster = self._site.cluster
+        pods = cluster.find(cluster.kind("v1", "Pod"), self._labels())
+        return [pod for pod in pods if _note(pod, NODE) == self.name]
+
+    def _others(self) -> list[str]:
+        """Pods that have GPUs of this node, and are not sessions of this service."""
+        cluster = self._site.cluster
+        pods = cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={self.name}")
+        texts = []
+        for pod in pods:
+            ours = _label(pod, SERVICE) == self._site.stored.identity
+            gpus = gpus_of(pod)
+            if gpus and not ours and not _has_ended(pod):
+                where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+                texts.append(f"the pod {where} has {gpus} GPUs without a session")
+        return texts
+
+
+@contextlib.contextmanager
+def _as_a_node() -> Iterator[None]:
+    """Errors of the API as those of a node: without an answer of the API, the node is not lost."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Unable(str(error)) from error
+    except GpuctlError as error:
+        raise NotObeyed(str(error)) from error
+
+
+def _label(item: Object, name: str) -> str:
+    return str((item["metadata"].get("labels") or {}).get(name, ""))
+
+
+def _note(item: Object, name: str) -> str:
+    return str((item["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _session(item: Object) -> tuple[str, int]:
+    """Reservation and attempt of an object of a session; -1 if somebody has changed the label."""
+    attempt = _label(item, ATTEMPT)
+    return _label(item, RESERVATION), int(attempt) if attempt.isdigit() else -1
+
+
+def _as_session(pod: Object) -> Session:
+    return Session(*_session(pod), reservations_pod_objects.numbers(_note(pod, GPUS)))
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def _why_ended(pod: Object) -> str:
+    """Why a pod does not run any more, such as an eviction."""
+    status = pod.get("status") or {}
+    if status.get("reason"):
+        return f"{status['reason']}: {status.get('message') or 'no message'}"
+    endings = [ending(one) for one in map(last_termination, statuses(pod)) if one is not None]
+    return "; ".join(endings) or "its pod has ended"
