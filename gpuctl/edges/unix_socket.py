@@ -27,7 +27,6 @@ CALL_S = 30  # for a client to send its call, and to take the answer
 MOST_CLIENTS = 64  # at the same time; the others wait in the queue of the socket
 PART = 1 << 16  # bytes
 MOST_STREAMS = 256  # at the same time; the others are refused
-TOO_MANY = {"error": f"the service has {MOST_STREAMS} connections already", "hint": "end some of them", "exit_code": 1}
 Answer = Callable[["Peer", Any], Any]
 
 
@@ -167,7 +166,8 @@ def _serve_one(
 
 def _serve_stream(client: socket.socket, answer: Stream, streams: threading.BoundedSemaphore) -> None:
     if not streams.acquire(blocking=False):
-        client.sendall(json.dumps(TOO_MANY).encode() + b"\n")
+        error = f"the service has {MOST_STREAMS} connections already"
+        client.sendall(json.dumps({"error": error, "hint": "end some of them", "exit_code": 1}).encode() + b"\n")
         return
     try:
         client.sendall(json.dumps(answer.head).encode() + b"\n")

@@ -45,6 +45,7 @@ DOING = "serve reservations of a cluster"
 ZONE, INSTANCE, PRODUCT = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type", "nvidia.com/gpu.product"
 ANSWER_S = 20.0
 START_S = 1800  # for a pod: images of tens of gigabytes are pulled
+STUCK_S = 90  # that a container may not start: kubelets try again after 10, 20 and 40 s
 AS_GPUCTL = (("fieldManager", "gpuctl"),)
 
 
@@ -86,9 +87,9 @@ def fleet(
     if not nodes:
         chosen = f" with {kube.selector(request.labels)}" if request.labels else ""
         raise InvalidInput(DOING, f"the cluster has no node{chosen} with GPUs", "`kubectl get nodes --show-labels`")
-    rows, doubts = list[Node](), dict[str, str]()
+    rows = list[Node]()
     for node in nodes:
-        row = node_of(node, gpu_type)
+        row = _known_or_read(node, gpu_type, stored, notify)
         rows.append(row)
         if why := _withdrawn(node, len(row.allocated)):
             notify(f"{row.name}: {why}; its GPUs are given to nobody until that is repaired")
@@ -97,10 +98,23 @@ def fleet(
         if name not in names and len(known.free) < len(known.allocated):
             notify(f"{name}: the cluster does not have this node, and it has reservations; nobody gets its GPUs")
             rows.append(known)
-    site = _Site(cluster, stored, request, _rooms(nodes))
+    site = ClusterSite(cluster, stored, request, _rooms(nodes))
     agents: dict[str, PodAgent] = {row.name: PodNode(row.name, len(row.allocated), site) for row in rows}
-    agents[rows[0].name].observe(0)  # the right to see all pods of a node: without it, its GPUs are unknown
-    return Fleet(rows, agents, doubts, site=Site(pods=True))
+    # Without the right to see all pods of a node, nobody would know who has its GPUs.
+    cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={rows[0].name}")
+    return Fleet(rows, agents, site=Site(pods=True))
+
+
+def _known_or_read(node: Object, gpu_type: str | None, stored: Stored, notify: Callable[[str], None]) -> Node:
+    """A node by its object; one that was read before and offers no GPUs now keeps those it had."""
+    try:
+        return node_of(node, gpu_type)
+    except InvalidInput as error:
+        known = stored.nodes.get(node["metadata"]["name"])
+        if known is None:
+            raise
+        notify(error.wrong)
+        return known
 
 
 def node_of(node: Object, gpu_type: str | None) -> Node:
@@ -111,7 +125,13 @@ def node_of(node: Object, gpu_type: str | None) -> Node:
     if not whole.isdigit() or int(whole) != kube_nodes.gpus(capacity) or int(whole) == 0:
         wrong = f"{name}: it offers parts of GPUs, or none: MIG devices, time slices, or no device plugin"
         raise InvalidInput(DOING, wrong, "reservations share whole GPUs: choose other nodes with --node-label")
-    return Node(name, gpu_type or _type(name, labels), (None,) * int(whole), zone=str(labels.get(ZONE, "")), pods=True)
+    return Node(
+        name,
+        gpu_type.casefold() if gpu_type else _type(name, labels),
+        (None,) * int(whole),
+        zone=str(labels.get(ZONE, "")),
+        pods=True,
+    )
 
 
 def _type(name: str, labels: Mapping[str, str]) -> str:
@@ -138,13 +158,14 @@ def _rooms(nodes: Sequence[Object]) -> dict[str, Mapping[str, str]]:
 
 
 @dataclass(frozen=True)
-class _Site:
+class ClusterSite:
     """Values that all nodes share. `rooms`: allocatable resources by node."""
 
     cluster: Cluster
     stored: Stored
     request: PodsRequest
     rooms: Mapping[str, Mapping[str, str]]
+    clock: Callable[[], float] = time.monotonic
 
 
 class PodNode:
@@ -154,10 +175,10 @@ class PodNode:
     a higher fence. Pods of others that have GPUs close the node: which GPUs are theirs is known to the kubelet alone.
     """
 
-    def __init__(self, name: str, gpus: int, site: _Site) -> None:
+    def __init__(self, name: str, gpus: int, site: ClusterSite) -> None:
         self.name, self._gpus, self._site = name, gpus, site
         self._fence = 0
-        self._since: dict[str, float] = {}  # uid of a pod that is not ready -> when it was first read
+        self._since: dict[tuple[str, str], float] = {}  # state and uid of a pod -> when it was first read in it
 
     # ---- orders -----------------------------------------------------------------------------------------------------
 
@@ -189,9 +210,13 @@ class PodNode:
         if eks_pod.lacks_sshd(pod):
             raise NotObeyed("the image has no sshd: name one with openssh-server")
         if state.ready and self._greets(pod):
-            self._since.pop(pod["metadata"]["uid"], None)
             return
-        if state.hopeless or self._is_late(pod):
+        if _has_ended(pod):
+            raise NotObeyed(f"the pod has ended: {_why_ended(pod)}")
+        # The service would give up at START_S, and has no words for the reason.
+        stuck_s = self._for_s("stuck", pod, holds=state.stuck)
+        late = self._for_s("start", pod) > START_S - 60 or stuck_s > STUCK_S
+        if state.hopeless or late:
             raise NotObeyed(f"the pod {words}")
         raise NotReady(f"the pod {words}")
 
@@ -248,9 +273,13 @@ class PodNode:
             return False
         return greeting.startswith(b"SSH-2.0")
 
-    def _is_late(self, pod: Object) -> bool:
-        since = self._since.setdefault(pod["metadata"]["uid"], time.monotonic())
-        return time.monotonic() - since > START_S - 60  # before the service gives up, which has no words for it
+    def _for_s(self, state: str, pod: Object, *, holds: bool = True) -> float:
+        """Seconds for which a pod is in a state by all readings; 0 if it is not."""
+        now, key = self._site.clock(), (state, str(pod["metadata"]["uid"]))
+        if not holds:
+            self._since.pop(key, None)
+            return 0.0
+        return now - self._since.setdefault(key, now)
 
     # ---- readings ---------------------------------------------------------------------------------------------------
 
