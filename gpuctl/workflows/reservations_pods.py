@@ -140,7 +140,7 @@ def _type(name: str, labels: Mapping[str, str]) -> str:
     instance = str(labels.get(INSTANCE, ""))
     if (known := ALIASES.get(instance.partition(".")[0])) is not None:
         return known
-    wrong = f"{name}: neither the label {PRODUCT} nor {INSTANCE} tells its GPU type"
+    wrong = f"{name}: neither the label {PRODUCT} nor {INSTANCE} names its GPU type"
     raise InvalidInput(DOING, wrong, "name it with --type, such as --type h100")
 
 

@@ -23,6 +23,8 @@ from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
 
+EXAMPLE = Path(__file__).parents[3] / "examples/reservations/kubernetes.yaml"
+NAMESPACE = "gpu-reservations"
 SIZES = Sizes("100m", "64Mi", "1Gi", "nfs")
 
 
@@ -80,6 +82,9 @@ class Site:
         assert self.run("reservations", "cancel", id_).code == 0
         self.until(lambda: not any(row["id"] == id_ for row in self.call("state")["reservations"]))
 
+    def pods(self) -> list[dict[str, Any]]:
+        return list(self.plane.get("pods", namespace=NAMESPACE)["items"])
+
     def until(self, ready: Callable[[], object]) -> None:
         lab.wait_for(ready, 120)
 
@@ -107,7 +112,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         home = folder / "home"
         (home / ".ssh").mkdir(mode=0o700, parents=True)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh/id_ed25519")], check=True)
-        (home / "kubeconfig").write_text(json.dumps(plane.context("lab")))
+        plane.kubectl("apply", "-f", str(EXAMPLE))
+        (home / "kubeconfig").write_text(json.dumps(_of_the_service(plane)))
         _bring_disk(plane, folder / VOLUMES)
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
@@ -117,11 +123,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             site.stop()
 
 
+def _of_the_service(plane: Plane) -> dict[str, Any]:
+    """A kubeconfig of the account that the example makes."""
+    url = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/gpuctl-reservations/token"
+    token = plane.api("POST", url, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+    return {**plane.context("lab", namespace=NAMESPACE), "users": [{"name": "admin", "user": {"token": token}}]}
+
+
 def _bring_disk(plane: Plane, volumes: Path) -> None:
     """The claim as gpuctl makes it, and a folder that heeds fsGroup, as a CSI driver's volumes do."""
     made = claim("root/data", "root", SIZES)
+    made["metadata"]["namespace"] = NAMESPACE
     plane.apply(made)
-    url = f"/api/v1/namespaces/default/persistentvolumeclaims/{made['metadata']['name']}"
+    url = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{made['metadata']['name']}"
     lab.wait_for(lambda: plane.api("GET", url)["status"].get("phase") == "Bound")
     folder = volumes / plane.api("GET", url)["metadata"]["uid"]
     folder.mkdir()
@@ -136,7 +150,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     assert shell.returncode == 0, shell.stderr
     assert shell.stdout.split()[:2] == ["1000", id_]
     assert "/workspace is the disk and stays when the session ends" in shell.stdout
-    [pod] = site.plane.get("pods")["items"]
+    [pod] = site.pods()
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert (pod["status"]["qosClass"], pod["spec"]["nodeName"]) == ("Guaranteed", node.NAME)
     where = {"reservation": id_, "node": node.NAME}
@@ -152,8 +166,11 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     assert (refused.returncode, "Host key verification failed" in refused.stderr) == (255, True)
     _warnings_are_shown(site, id_)
     site.cancel(id_)
-    assert site.plane.get("pods")["items"] == []
-    left = [*site.plane.get("secrets")["items"], *site.plane.get("configmap")["items"]]
+    assert site.pods() == []
+    left = [
+        *site.plane.get("secrets", namespace=NAMESPACE)["items"],
+        *site.plane.get("configmap", namespace=NAMESPACE)["items"],
+    ]
     assert [item["metadata"]["name"] for item in left if id_ in item["metadata"]["name"]] == []
     again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")
     assert site.ssh(again["id"], "ls /workspace").stdout.split()[-1] == "stays"
@@ -161,17 +178,30 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
 
 
 def _warnings_are_shown(site: Site, id_: str) -> None:
-    """15 minutes are less than the first threshold: the warning is due at once, on each terminal and in the file."""
+    """The time of the session is below the first threshold: a warning is due at once, on terminals and in a file."""
+    site.until(lambda: site.show(id_)["warning"])
+    key = str(site.public.with_suffix(""))
+    argv = ["ssh", "-tt", "-F", str(site.config(id_)), "-i", key, f"gpuctl-{id_}", "echo in; sleep 100"]
+    environment = site.gpuctl.environment()
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as shell:
+        assert shell.stdout is not None
+        for line in iter(shell.stdout.readline, "in\n"):
+            assert line, "the login has ended"
+        assert site.run("reservations", "extend", id_, "--hours", "0.1").code == 0
+        shown = next(line for line in iter(shell.stdout.readline, "") if "***" in line)
+        shell.kill()
+    assert f"*** Reservation {id_} ends in 21 min: its time is over" in shown
     site.until(lambda: site.show(id_)["warning"])
     assert site.show(id_)["warning"]["not_delivered"] == []
-    text = site.ssh(id_, "cat /run/gpuctl/warning").stdout
-    assert text.startswith(f"Reservation {id_} ends in 15 min: its time is over")
+    assert "ends in 21 min" in site.ssh(id_, "cat /run/gpuctl/warning").stdout
 
 
 def test_a_pod_that_goes_ends_its_reservation_with_the_reason_and_a_bad_image_is_named(site: Site) -> None:
     id_ = site.reserve("--gpus", "1", "--hours", "1")["id"]
     assert "nothing stays when the session ends" in site.ssh(id_, "cat /etc/motd").stdout
-    site.plane.kubectl("delete", "pod", f"{id_}-1", "--wait=false")
+    site.plane.kubectl("delete", "pod", f"{id_}-1", "--wait=false", "-n", NAMESPACE)
     site.until(lambda: site.show(id_)["state"] == "failed")
     assert f"the session disappeared from {node.NAME}" in site.show(id_)["reason"]
     bad = site.reserve("--image", "localhost/none:1", "--hours", "1", "--no-wait")["id"]
@@ -188,7 +218,7 @@ def test_a_request_that_cannot_be_granted_is_refused_and_nothing_is_made(site: S
     ):
         refused = site.run("reserve", *words)
         assert (refused.code, why in refused.err) == (2, True), refused.err
-    assert site.plane.get("pods")["items"] == []
+    assert site.pods() == []
 
 
 def test_a_pod_of_others_closes_the_node_until_it_has_ended(site: Site) -> None:

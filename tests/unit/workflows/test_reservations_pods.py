@@ -277,7 +277,7 @@ def test_a_node_has_its_type_by_its_labels() -> None:
 @pytest.mark.parametrize(
     ("node", "wrong"),
     [
-        (kube_node({}, **{"nvidia.com/gpu": "8"}), "nor node.kubernetes.io/instance-type tells its GPU type"),
+        (kube_node({}, **{"nvidia.com/gpu": "8"}), "nor node.kubernetes.io/instance-type names its GPU type"),
         (kube_node(PRODUCT, **{"nvidia.com/mig-1g.10gb": "7"}), "it offers parts of GPUs, or none"),
         (kube_node(PRODUCT, **{"nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "7"}), "it offers parts of GPUs"),
         (kube_node(PRODUCT, **{"nvidia.com/gpu.shared": "8"}), "it offers parts of GPUs, or none"),
