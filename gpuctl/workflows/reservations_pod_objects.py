@@ -112,8 +112,8 @@ class Pod:
         return self.values.name
 
 
-def parts(made: Pod, form: Form, keys: Sequence[PublicKey], private_key: str) -> list[Object]:
-    """What a pod needs before it: its keys, its host key, its scripts, and for a gang the names of its pods."""
+def prerequisites(made: Pod, form: Form, keys: Sequence[PublicKey], private_key: str) -> list[Object]:
+    """Objects that a pod needs before it: its keys, its host key, its scripts, and for a gang the names of its pods."""
     items = [
         objects.keys(made.name, keys, form),
         objects.host(made.name, secrets.token_hex(4), private_key),
@@ -130,7 +130,7 @@ def parts(made: Pod, form: Form, keys: Sequence[PublicKey], private_key: str) ->
 
 
 def pod(made: Pod, form: Form, before: Sequence[Object], host_public: str) -> Object:
-    """The pod, on its node alone. `before`: as `parts`."""
+    """The pod, on its node alone. `before`: its `prerequisites`."""
     host = next(str(item["metadata"]["name"]) for item in before if "-host-" in item["metadata"]["name"])
     item = _marked(objects.pod(made.name, form, host, host_public), made)
     spec, disk = item["spec"], made.values.disk

@@ -229,10 +229,10 @@ class PodNode:
         if values.disk:
             self._make_disk(values.disk, person)
         private, public = pair()
-        parts = reservations_pod_objects.parts(made, form, keys, private)
-        for part in parts:
+        needed = reservations_pod_objects.prerequisites(made, form, keys, private)
+        for part in needed:
             cluster.apply(part)
-        body = reservations_pod_objects.pod(made, form, parts, public)
+        body = reservations_pod_objects.pod(made, form, needed, public)
         path = cluster.path_of(cluster.kind("v1", "Pod"))
         with contextlib.suppress(Conflict):  # made by an earlier try whose answer was lost: the next order reads it
             cluster.once(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
