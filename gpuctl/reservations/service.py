@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodAgent, PodValues, Unable
+from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -23,7 +23,6 @@ from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.sampling import Samples
 from gpuctl.reservations.stores.base import Conflict, Store
 
-DOING = "ask the reservation service"
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
@@ -78,7 +77,7 @@ class Service:
             with self._lock:
                 self._count(-1)
                 if verb in COMMANDS:
-                    command = _build(COMMANDS[verb], content.pop("command", None))
+                    command = build(COMMANDS[verb], content.pop("command", None))
                     return self._command(caller, content, command)
                 return _CALLS[verb](self, caller, content)
         except GpuctlError as error:
@@ -89,14 +88,14 @@ class Service:
             self._callers += more
 
     def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        request = _build(Request, content.pop("request", None))
+        request = build(Request, content.pop("request", None))
         return self._command(caller, content, Submit(request))
 
     def _command(self, caller: Caller, content: dict[str, Any], command: Command) -> dict[str, Any]:
         key = content.pop("key", None)
         if not isinstance(key, str) or not 8 <= len(key) <= 100:
             raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
-        _nothing_left(content)
+        nothing_left(content)
         receipt = self._handle(Message(command, caller, key))
         if not receipt.accepted:
             return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
@@ -120,12 +119,12 @@ class Service:
 
     def state(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Nodes, live reservations with their waits, and the table that requests are checked against."""
-        _nothing_left(content)
+        nothing_left(content)
         book = self.store.load()
         table, ready = requests.catalogue(book), NodeState.READY
         return {
             "person": caller.person,
-            "now": _iso(self.clock()),
+            "now": iso(self.clock()),
             "offers": [asdict(offer) for offer in table.offers.values()],
             "aliases": dict(table.aliases),
             "limits": asdict(table.limits),
@@ -148,7 +147,7 @@ class Service:
         """Values for ssh of a session that is a pod, as `PodLogin`."""
         doing = "log in to a reservation"
         id_, name = content.pop("reservation", None), content.pop("node", None)
-        _nothing_left(content)
+        nothing_left(content)
         row, agent = self._pod(caller, doing, id_, name)
         try:
             return asdict(agent.login(row.id, row.attempt))
@@ -180,10 +179,10 @@ class Service:
     def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Audit entries of a reservation, or reservations of the caller that are over."""
         subject = content.pop("subject", None)
-        _nothing_left(content)
+        nothing_left(content)
         if subject is None:
             return {"reservations": [as_dict(row, None) for row in self.store.finished(caller.person, 50)]}
-        entries = [{**asdict(entry), "at": _iso(entry.at)} for entry in self.store.history(str(subject), 200)]
+        entries = [{**asdict(entry), "at": iso(entry.at)} for entry in self.store.history(str(subject), 200)]
         return {"entries": entries}
 
     def _row(self, id_: str) -> dict[str, Any] | None:
@@ -490,73 +489,3 @@ def _parts(call: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *_CALLS_OF_NODES, *COMMANDS}:
         raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
     return call["do"], {name: value for name, value in call.items() if name != "do"}
-
-
-def _nothing_left(content: Mapping[str, Any]) -> None:
-    """Refuse fields that nobody reads: one with a name in it would look like an identity."""
-    if content:
-        wrong = f"the call has unknown fields: {', '.join(sorted(content))}"
-        raise InvalidInput(DOING, wrong, "the caller is who the socket proves, never a field")
-
-
-def _build(kind: type[Built], content: Any) -> Built:
-    """The value of a class with fields of plain types; `InvalidInput` for other fields or types."""
-    types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(content, dict) or not set(content) <= set(types):
-        raise InvalidInput(DOING, f"the call has no valid {kind.__name__.lower()}", "use the same version of gpuctl")
-    for name, value in content.items():
-        if type(value).__name__.replace("NoneType", "None") not in types[name].split(" | "):
-            raise InvalidInput(DOING, f"{name} is {value!r}, not {types[name]}", "use the same version of gpuctl")
-    try:
-        return kind(**content)
-    except TypeError as error:
-        raise InvalidInput(DOING, str(error), "use the same version of gpuctl") from error
-
-
-def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> dict[str, Any]:
-    """A reservation as JSON: instants in ISO 8601, UTC; null where one does not exist or is unknown."""
-    instants = {
-        "submitted": row.submitted_at,
-        "active": row.active_at,
-        "expires": row.end_at,
-        "idle_end": row.idle_at,
-        "kept_until": row.keep_until_at or None,
-        "finished": row.finished_at,
-        "promised_start": row.promised_at if row.state is State.QUEUED else None,
-        "earliest_start": wait.earliest_at if wait else None,
-        "latest_start": wait.latest_at if wait else None,
-    }
-    return {
-        "id": row.id,
-        "person": row.person,
-        "state": str(row.state),
-        "gpu_type": row.gpu_type,
-        "gpus": row.total_gpus,
-        "hours": row.length_s / 3600,
-        "name": row.name,
-        "position": wait.position if wait else None,
-        "reason": wait.reason if wait else row.reason,
-        "warning": _warning(row),
-        "slots": [{"node": slot.node, "gpus": list(slot.gpus)} for slot in row.slots],
-        "logins": [_login(row, book.nodes[slot.node]) for slot in row.slots] if book else [],
-        "environment": {s.node: gang.environment(row, book.nodes, s.node) for s in row.slots} if book else {},
-        **{name: None if at is None else _iso(at) for name, at in instants.items()},
-    }
-
-
-def _warning(row: Reservation) -> dict[str, Any] | None:
-    """The latest warning before the end: its threshold, its instant, and nodes that it has not reached."""
-    if row.warned_min is None or row.warned_at is None:
-        return None
-    return {"minutes": row.warned_min, "at": _iso(row.warned_at), "not_delivered": list(row.unwarned)}
-
-
-def _login(row: Reservation, node: Node) -> dict[str, Any]:
-    if node.pods:  # `login` answers how it is reached
-        return {"node": node.name, "address": None, "port": None, "user": None, "pod": True}
-    address = node.address or node.name
-    return {"node": node.name, "address": address, "port": node.port, "user": row.person, "pod": False}
-
-
-def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
