@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import struct
 import threading
@@ -99,21 +98,27 @@ def connect(path: Path, request: Any, source: int, sink: int) -> Any:
             raise _no_service(path, error) from error
         if "error" not in answer:
             client.settimeout(None)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                _copy(client.fileno(), source, sink)
+            _copy(client, source, sink)
         return answer
 
 
-def _copy(service: int, source: int, sink: int) -> None:
-    poll = select.poll()
-    for descriptor in (service, source):
-        poll.register(descriptor, select.POLLIN)
-    while True:
-        for descriptor, _ in poll.poll():
-            data = os.read(descriptor, PART)
-            if not data:
-                return
-            write_all(sink if descriptor == service else service, data)
+def _copy(service: socket.socket, source: int, sink: int) -> None:
+    """Copy both ways until either side closes. Each way has a thread: the service reads only while we read, too."""
+    ended = threading.Event()
+
+    def copy(from_: int, to: int) -> None:
+        try:
+            with contextlib.suppress(OSError):  # the other side is gone
+                while data := os.read(from_, PART):
+                    write_all(to, data)
+        finally:
+            ended.set()
+
+    for ends in ((source, service.fileno()), (service.fileno(), sink)):
+        threading.Thread(target=copy, args=ends, daemon=True).start()
+    ended.wait()
+    with contextlib.suppress(OSError):
+        service.shutdown(socket.SHUT_RDWR)
 
 
 def _line(client: socket.socket) -> bytes:

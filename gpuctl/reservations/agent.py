@@ -100,8 +100,11 @@ class PodAgent(NodeAgent, Protocol):
     def login(self, reservation: str, attempt: int) -> PodLogin:
         """Values for ssh. OSError or `NotObeyed` if they cannot be read."""
 
-    def pump(self, reservation: str, attempt: int, descriptor: int) -> None:
-        """Connect a socket with the sshd of a session until either side closes. `GpuctlError` if it is not reached."""
+    def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
+        """Connect to the sshd of a session; a function that copies from and to a socket until either side closes.
+
+        OSError or `NotObeyed` if it is not reached.
+        """
 
 
 class VisitedNode:

@@ -7,7 +7,9 @@ import grp
 import os
 import pwd
 import re
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +32,7 @@ STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
 DOING = "serve reservations"
 PASS_S, SOON_S = 10, 2  # between two passes; while a node has not ended with an order
+MOST_TUNNELS = 32  # of a person
 TUNNEL = "tunnel"  # the call after which the connection leads to the sshd of a session
 UNIT = """\
 [Unit]
@@ -109,10 +112,12 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
             hint = "see that /dev supports access lists, and its state can be read"
             raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
 
+        tunnels = _Tunnels()
+
         def answer(peer: unix_socket.Peer, call: Any) -> Any:
             caller = caller_of(peer.uid, peer.gid, options.admins)
             if isinstance(call, dict) and call.get("do") == TUNNEL:
-                return _tunnel(service, caller, call)
+                return tunnels.answer(service, caller, call)
             return service.answer(caller, call)
 
         def step() -> int:
@@ -127,18 +132,38 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         store.close()
 
 
-def _tunnel(service: Service, caller: Caller, call: Mapping[str, Any]) -> Any:
-    """A connection to the caller's session, or the error."""
-    try:
-        pump = service.tunnel(caller, call)
-    except GpuctlError as error:
-        return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+class _Tunnels:
+    """Connections of people to their sessions. A person has so many that nobody takes those of the others."""
 
-    def quietly(descriptor: int) -> None:
-        with suppress(GpuctlError, OSError):  # ssh shows that the connection is closed
-            pump(descriptor)
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
-    return unix_socket.Stream({}, quietly)
+    def answer(self, service: Service, caller: Caller, call: Mapping[str, Any]) -> Any:
+        """A connection to the caller's session, or the error."""
+        with self._lock:
+            if self._numbers[caller.person] >= MOST_TUNNELS:
+                text = f"cannot log in to a reservation: you have {MOST_TUNNELS} connections already"
+                return {"error": text, "hint": "end some of them", "exit_code": GpuctlError.exit_code}
+            self._numbers[caller.person] += 1
+        try:
+            pump = service.tunnel(caller, call)
+        except GpuctlError as error:
+            self._end(caller)
+            return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+
+        def quietly(descriptor: int) -> None:
+            try:
+                with suppress(GpuctlError, OSError):  # ssh shows that the connection is closed
+                    pump(descriptor)
+            finally:
+                self._end(caller)
+
+        return unix_socket.Stream({}, quietly)
+
+    def _end(self, caller: Caller) -> None:
+        with self._lock:
+            self._numbers[caller.person] -= 1
 
 
 @contextmanager

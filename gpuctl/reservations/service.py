@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -35,6 +36,9 @@ Built = TypeVar("Built")
 class Service:
     """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970.
 
+    Nodes are asked without the lock of decisions: one that takes its time delays no call. One thread at a time sends
+    orders, in the order of the decisions; another one leaves its own to it.
+
     `doubts`: nodes that take no new session, and why; sessions on them end as usual. `reread`: reads such a node again;
     None if nothing can have changed. OSError or `GpuctlError` says why it is still in doubt.
     """
@@ -53,6 +57,8 @@ class Service:
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
+        self._sending = threading.Lock()
+        self._left_orders = False  # by a thread that did not wait for the one that sends
         self._progress: dict[str, dict[str, str]] = {}  # reservation -> node -> what its preparation waits for
         self._rewarn_at: dict[
             tuple[str, int], int
@@ -73,37 +79,40 @@ class Service:
             verb, content = _parts(call)
             if verb in _CALLS_OF_NODES:
                 return _CALLS_OF_NODES[verb](self, caller, content)
-            self._count(1)
-            with self._lock:
-                self._count(-1)
-                if verb in COMMANDS:
-                    command = build(COMMANDS[verb], content.pop("command", None))
-                    return self._command(caller, content, command)
+            if verb == "submit":
+                return self._command(caller, content, Submit(build(Request, content.pop("request", None))))
+            if verb in COMMANDS:
+                return self._command(caller, content, build(COMMANDS[verb], content.pop("command", None)))
+            with self._turn():
                 return _CALLS[verb](self, caller, content)
         except GpuctlError as error:
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
 
-    def _count(self, more: int) -> None:
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The lock, once a caller has it."""
         with self._counting:
-            self._callers += more
-
-    def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        request = build(Request, content.pop("request", None))
-        return self._command(caller, content, Submit(request))
+            self._callers += 1
+        with self._lock:
+            with self._counting:
+                self._callers -= 1
+            yield
 
     def _command(self, caller: Caller, content: dict[str, Any], command: Command) -> dict[str, Any]:
         key = content.pop("key", None)
         if not isinstance(key, str) or not 8 <= len(key) <= 100:
             raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
         nothing_left(content)
-        receipt = self._handle(Message(command, caller, key))
-        if not receipt.accepted:
-            return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
-        if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
-            row = self.store.reservation(receipt.reservation)
-            return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
+        with self._turn():
+            receipt = self._handle(Message(command, caller, key))
+            if not receipt.accepted:
+                return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
+            if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+                row = self.store.reservation(receipt.reservation)
+                return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
         self._advance()
-        return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+        with self._lock:
+            return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
 
     def _handle(self, message: Message) -> Receipt:
         for _ in range(TRIES):
@@ -149,15 +158,15 @@ class Service:
         id_, name = content.pop("reservation", None), content.pop("node", None)
         nothing_left(content)
         row, agent = self._pod(caller, doing, id_, name)
-        try:
+        with _as_answer(doing):
             return asdict(agent.login(row.id, row.attempt))
-        except (OSError, NotObeyed) as error:
-            raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
 
     def tunnel(self, caller: Caller, content: Mapping[str, Any]) -> Callable[[int], None]:
-        """A function that connects a socket with the sshd of the caller's session until either side closes."""
-        row, agent = self._pod(caller, "log in to a reservation", content.get("reservation"), content.get("node"))
-        return lambda descriptor: agent.pump(row.id, row.attempt, descriptor)
+        """Connect to the sshd of the caller's session; a function that copies from and to a socket until one closes."""
+        doing = "log in to a reservation"
+        row, agent = self._pod(caller, doing, content.get("reservation"), content.get("node"))
+        with _as_answer(doing):
+            return agent.tunnel(row.id, row.attempt)
 
     def _pod(self, caller: Caller, doing: str, id_: Any, name: Any) -> tuple[Reservation, PodAgent]:
         """An active reservation of the caller, and its node; nobody else reaches a session, not even an admin."""
@@ -225,9 +234,11 @@ class Service:
             fences = {name: self.store.load().nodes[name].fence for name in self.agents}
         observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
         self._read_again()
-        with self._lock:
-            for name, observation in observations.items():
-                self._compare(name, observation, fences[name])
+        with self._sending:
+            with self._lock:
+                compared = [self._compare(name, found, fences[name]) for name, found in observations.items()]
+                tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
+            self._send(tasks)
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
@@ -248,7 +259,7 @@ class Service:
                 self._decide(
                     "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
                 )
-            self._advance()
+        self._advance()
 
     def _sample(self) -> None:
         """Read the use of sessions while calls are answered, where that is due."""
@@ -282,12 +293,21 @@ class Service:
         self._reread_at = self.clock() + REREAD_S
 
     def _advance(self) -> None:
-        """End, plan and order; again while orders change rows."""
+        """End, plan and order; again while orders change rows, or another thread has left some."""
         for _ in range(4):
-            self._decide("expiry", expiry.tick)
-            unknown = self._unknown_until()
-            self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
-            if not self._give_orders():
+            with self._lock:
+                self._decide("expiry", expiry.tick)
+                unknown = self._unknown_until()
+                self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
+            if not self._sending.acquire(blocking=False):
+                self._left_orders = True
+                return
+            try:
+                self._left_orders = False
+                changed = self._give_orders()
+            finally:
+                self._sending.release()
+            if not changed and not self._left_orders:
                 return
 
     @property
@@ -328,12 +348,12 @@ class Service:
             return result
         raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
 
-    def _compare(self, name: str, observation: Observation | Exception, fence: int) -> None:
-        """Compare a node's sessions with the ledger, and order away what should not be there."""
+    def _compare(self, name: str, observation: Observation | Exception, fence: int) -> Sequence[Order]:
+        """Compare a node's sessions with the ledger; orders to end those that should not exist."""
         if isinstance(observation, Exception):
             if fence == self.store.load().nodes[name].fence:  # else it has got newer orders since, and refuses this one
                 self._silent(name, observation)
-            return
+            return ()
         self._silent_since.pop(name, None)
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
@@ -344,8 +364,7 @@ class Service:
             more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
             self._in_use(name, f"{observation.open_by[0]}{more}; end it first")
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
-        for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
-            self._report(stray, self._task(stray)())
+        return self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation}))
 
     def _in_use(self, name: str, reason: str) -> None:
         """A program has a GPU open without a session: the node takes none, and who waits for it waits elsewhere."""
@@ -395,9 +414,14 @@ class Service:
 
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
-        due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
-        tasks = [(order, self._task(order)) for order in due]
-        nodes = list(dict.fromkeys(order.node for order in due))
+        with self._lock:
+            due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
+            tasks = [(order, self._task(order)) for order in due]
+        return self._send(tasks)
+
+    def _send(self, tasks: Sequence[tuple[Order, Callable[[], Exception | None]]]) -> bool:
+        """Carry out orders, of each node one after another, and take the reports; True if rows changed."""
+        nodes = list(dict.fromkeys(order.node for order, _ in tasks))
         failures: dict[Order, Exception | None] = {}
 
         def work(node: str) -> None:
@@ -409,7 +433,8 @@ class Service:
 
         self._on_all(nodes, work)
         self.waiting = any(isinstance(failure, NotReady) for failure in failures.values())
-        changed = [self._report(order, failures[order]) for order in due if order in failures]  # also after the first
+        with self._lock:  # all of them are taken, also after the first that changed something
+            changed = [self._report(order, failures[order]) for order, _ in tasks if order in failures]
         return any(changed)
 
     def _may_send(self, order: Order) -> bool:
@@ -465,11 +490,19 @@ class Service:
 
 Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
 _CALLS: dict[str, Call] = {
-    "submit": Service.submit,
     "state": Service.state,
     "history": Service.history,
 }
 _CALLS_OF_NODES: dict[str, Call] = {"login": Service.login}  # which are asked meanwhile: others do not wait for them
+
+
+@contextmanager
+def _as_answer(doing: str) -> Iterator[None]:
+    """Errors of a node as those of the call."""
+    try:
+        yield
+    except (OSError, NotObeyed) as error:
+        raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
 
 
 def _pod_values(row: Reservation, node: str) -> PodValues:
@@ -486,6 +519,6 @@ def _attempt(work: Callable[[], Built]) -> Built | Exception:
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *_CALLS_OF_NODES, *COMMANDS}:
+    if not isinstance(call, dict) or call.get("do") not in {"submit", *_CALLS, *_CALLS_OF_NODES, *COMMANDS}:
         raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
     return call["do"], {name: value for name, value in call.items() if name != "do"}

@@ -24,6 +24,7 @@ SERVICE, RESERVATION, ATTEMPT = "gpuctl.io/reservations", "gpuctl.io/reservation
 NODE, PERSON, GPUS, DISK = "gpuctl/node", "gpuctl/person", "gpuctl/gpus", "gpuctl/disk"
 TAINT = "gpuctl.io/reservations"  # of nodes that nobody else is to use
 CREATED_BY = "app.kubernetes.io/created-by"
+NUMBER = re.compile(r"[0-9]{1,9}")  # of programs in images that anybody made: isdigit() takes more
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 SHARE = Decimal("0.9")  # of the node, for all of its sessions: the rest is for the pods that every node runs
 NO_DISK = "nothing stays when the session ends: it has no disk"
@@ -137,7 +138,10 @@ def pod(made: Pod, form: Form, before: Sequence[Object], host_public: str) -> Ob
     here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [made.node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
     spec["affinity"] = {"nodeAffinity": required}
-    spec["tolerations"] = [*spec["tolerations"], {"key": TAINT, "operator": "Exists"}]
+    # A node that does not report for a while keeps its sessions, as the rules of reservations say.
+    away = [{"key": f"node.kubernetes.io/{state}", "operator": "Exists"} for state in ("not-ready", "unreachable")]
+    tolerations = [{"key": TAINT, "operator": "Exists"}, *({**one, "effect": "NoExecute"} for one in away)]
+    spec["tolerations"] = [*spec["tolerations"], *tolerations]
     source = {"persistentVolumeClaim": {"claimName": claim_name(disk)}} if disk else {"emptyDir": {}}
     volumes = [volume for volume in spec["volumes"] if volume["name"] != "workspace"]
     spec["volumes"] = [*volumes, {"name": "workspace", **source}]
@@ -168,6 +172,16 @@ def _for_sshd(variables: Mapping[str, str]) -> str:
     return " ".join(f'"{name}={text}"' for name, text in sorted(variables.items()))
 
 
+def node_of(item: Object) -> str:
+    """The node of a pod: the one that has it, else the one that it is made for. Nobody can change either."""
+    spec = item["spec"]
+    try:
+        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        return str(spec.get("nodeName") or terms[0]["matchFields"][0]["values"][0])
+    except (KeyError, IndexError, TypeError):
+        return ""
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """GPUs in an annotation; empty if somebody has changed it."""
     try:
@@ -182,25 +196,27 @@ def claim_name(disk: str) -> str:
     return f"disk-{hashlib.sha256(disk.encode()).hexdigest()[:16]}"
 
 
-def claim(disk: str, person: str, sizes: Sizes) -> Object:
+def claim(service: str, disk: str, person: str, sizes: Sizes) -> Object:
     spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": sizes.disk}}}
     if sizes.storage_class:
         spec["storageClassName"] = sizes.storage_class
     labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "disk"}
-    meta = {"name": claim_name(disk), "labels": labels, "annotations": {DISK: disk, PERSON: person}}
+    meta = {"name": claim_name(disk), "labels": labels, "annotations": {SERVICE: service, DISK: disk, PERSON: person}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
 
 
-def is_disk(item: Object, disk: str) -> bool:
-    return bool((item["metadata"].get("annotations") or {}).get(DISK) == disk)
+def is_disk(item: Object, service: str, disk: str) -> bool:
+    """True for the claim of a disk of this service; another one's people may be others with the same names."""
+    notes = item["metadata"].get("annotations") or {}
+    return (notes.get(SERVICE), notes.get(DISK)) == (service, disk)
 
 
 def read_use(output: str) -> Use:
     """Use by the output of `USE`; None for what it does not print."""
     first, *rows = output.splitlines() or [""]
     word, _, number = first.partition(" ")
-    connections = int(number) if word == "connections" and number.isdigit() else None
-    percents = [int(row) for row in map(str.strip, rows) if row.isdigit() and int(row) <= 100]
+    connections = int(number) if word == "connections" and NUMBER.fullmatch(number) else None
+    percents = [int(row) for row in map(str.strip, rows) if NUMBER.fullmatch(row) and int(row) <= 100]
     known = percents and len(percents) == len([row for row in rows if row.strip()])
     busy = max(percents, default=0)
     return Use(float(busy) if known or busy else None, connections)

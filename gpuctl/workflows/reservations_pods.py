@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain import kube_nodes, public_keys
 from gpuctl.domain.kube_errors import Conflict, Forbidden
-from gpuctl.domain.pod_status import ending, last_termination, statuses
+from gpuctl.domain.pod_status import ending, last_termination, runs, statuses
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config, pod_exec, port_stream
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
@@ -43,7 +44,10 @@ from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, PERSO
 Object = dict[str, Any]
 DOING = "serve reservations of a cluster"
 ZONE, INSTANCE, PRODUCT = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type", "nvidia.com/gpu.product"
-ANSWER_S = 20.0
+ANSWER_S, GREETING_S = 10.0, 3.0
+PATIENCE_S = 10.0  # with an API that does not answer; people wait for half a minute
+CLOSED_S = 60.0  # for a node on which the cluster did not start a pod
+MOST_AT_ONCE = 8  # pods of a node that are asked at the same time
 START_S = 1800  # for a pod: images of tens of gigabytes are pulled
 STUCK_S = 90  # that a container may not start: kubelets try again after 10, 20 and 40 s
 AS_GPUCTL = (("fieldManager", "gpuctl"),)
@@ -64,7 +68,7 @@ class PodsRequest:
 def connect(request: PodsRequest) -> Cluster:
     """The cluster; `InvalidInput` for values that Kubernetes would not take, before anything is asked."""
     model.check_options(request.sizes.options(request.image))
-    return kube.connect(request.context, request.namespace, request.files)
+    return kube.connect(request.context, request.namespace, request.files, PATIENCE_S)
 
 
 def kubeconfig() -> Path:
@@ -87,12 +91,8 @@ def fleet(
     if not nodes:
         chosen = f" with {kube.selector(request.labels)}" if request.labels else ""
         raise InvalidInput(DOING, f"the cluster has no node{chosen} with GPUs", "`kubectl get nodes --show-labels`")
-    rows = list[Node]()
-    for node in nodes:
-        row = _known_or_read(node, gpu_type, stored, notify)
-        rows.append(row)
-        if why := _withdrawn(node, len(row.allocated)):
-            notify(f"{row.name}: {why}; its GPUs are given to nobody until that is repaired")
+    place = _namespace_uid(cluster)
+    rows = _rows(nodes, gpu_type, stored, notify)
     names = {row.name for row in rows}
     for name, known in stored.nodes.items():
         if name not in names and len(known.free) < len(known.allocated):
@@ -102,19 +102,40 @@ def fleet(
     agents: dict[str, PodAgent] = {row.name: PodNode(row.name, len(row.allocated), site) for row in rows}
     # Without the right to see all pods of a node, nobody would know who has its GPUs.
     cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={rows[0].name}")
-    return Fleet(rows, agents, site=Site(pods=True))
+    return Fleet([replace(row, place=place) for row in rows], agents, site=Site(pods=True))
 
 
-def _known_or_read(node: Object, gpu_type: str | None, stored: Stored, notify: Callable[[str], None]) -> Node:
-    """A node by its object; one that was read before and offers no GPUs now keeps those it had."""
-    try:
-        return node_of(node, gpu_type)
-    except InvalidInput as error:
+def _namespace_uid(cluster: Cluster) -> str:
+    """The uid of the namespace of the pods: no other namespace has it, of no other cluster."""
+    namespace = cluster.get(cluster.kind("v1", "Namespace"), cluster.namespace)
+    if namespace is None:
+        wrong = f"the cluster has no namespace {cluster.namespace}"
+        raise InvalidInput(DOING, wrong, "make it, or name another one with --namespace")
+    return str(namespace["metadata"]["uid"])
+
+
+def _rows(nodes: Sequence[Object], gpu_type: str | None, stored: Stored, notify: Callable[[str], None]) -> list[Node]:
+    """Nodes by their objects. One that was read before and offers no GPUs now keeps those it had.
+
+    A new one is left out; `InvalidInput` if none is left.
+    """
+    rows, wrong = list[Node](), list[InvalidInput]()
+    for node in nodes:
         known = stored.nodes.get(node["metadata"]["name"])
-        if known is None:
-            raise
-        notify(error.wrong)
-        return known
+        try:
+            row = node_of(node, gpu_type)
+        except InvalidInput as error:
+            if known is None:
+                notify(f"{error.wrong}; it is left out: restart the service once that is repaired")
+                wrong.append(error)
+                continue
+            row = known
+        rows.append(row)
+        if why := _withdrawn(node, len(row.allocated)):
+            notify(f"{row.name}: {why}; its GPUs are given to nobody until that is repaired")
+    if not rows:
+        raise wrong[0]
+    return rows
 
 
 def node_of(node: Object, gpu_type: str | None) -> Node:
@@ -130,7 +151,6 @@ def node_of(node: Object, gpu_type: str | None) -> Node:
         gpu_type.casefold() if gpu_type else _type(name, labels),
         (None,) * int(whole),
         zone=str(labels.get(ZONE, "")),
-        pods=True,
     )
 
 
@@ -173,11 +193,13 @@ class PodNode:
 
     The highest fence is kept in memory: no other process serves the database, and one that was restarted begins with
     a higher fence. Pods of others that have GPUs close the node: which GPUs are theirs is known to the kubelet alone.
+    So does a cluster that refuses a pod or does not start it, for `CLOSED_S`: no fault of who waits.
     """
 
     def __init__(self, name: str, gpus: int, site: ClusterSite) -> None:
         self.name, self._gpus, self._site = name, gpus, site
         self._fence = 0
+        self._closed: tuple[str, float] | None = None  # why the node takes no session, and until when
         self._since: dict[tuple[str, str], float] = {}  # state and uid of a pod -> when it was first read in it
 
     # ---- orders -----------------------------------------------------------------------------------------------------
@@ -190,35 +212,52 @@ class PodNode:
             if order.kind is OrderKind.PREPARE:
                 self._prepare(order, person, variables or {}, pod)
             elif order.kind is OrderKind.CLEAR:
-                self._end([one for one in self._ours() if _label(one, RESERVATION) == order.reservation])
+                self._end([one for one in self._ours() if _session(one) == (order.reservation, order.attempt)])
             else:
                 keep = set(order.keep)
                 self._end([one for one in self._ours() if _session(one) not in keep])
 
     def _prepare(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues | None) -> None:
-        if values is None:
-            raise NotObeyed("the order has no values of a pod")
+        """Return once the session is ready; `NotReady` before that."""
+        if values is None or not values.keys:
+            raise NotObeyed("the request has no public key: reserve again")
         mine = [one for one in self._ours() if _session(one) == (order.reservation, order.attempt)]
-        if not mine:
-            if others := self._others():
-                raise InUse(f"{others[0]}; end it first")
+        if mine:
+            self._check_start(mine[0], values)
+            return
+        if others := self._others():
+            raise InUse(f"{others[0]}; end it first")
+        try:
             self._make(order, person, variables, values)
-            raise NotReady("its pod was made")
-        [pod] = mine
+        except Unreachable:
+            raise
+        except GpuctlError as error:
+            self._fail(str(error), values)
+        raise NotReady("its pod was made")
+
+    def _check_start(self, pod: Object, values: PodValues) -> None:
+        """Return if a pod is ready and its sshd answers; `NotReady` while it may become so."""
         state = eks_pod.progress_of(self._site.cluster, pod)
         words = state.summary + (f": {state.trouble}" if state.trouble else "")
         if eks_pod.lacks_sshd(pod):
-            raise NotObeyed("the image has no sshd: name one with openssh-server")
+            self._fail("the image has no sshd: it needs openssh-server", values)
         if state.ready and self._greets(pod):
             return
         if _has_ended(pod):
-            raise NotObeyed(f"the pod has ended: {_why_ended(pod)}")
+            self._fail(f"the pod has ended: {_why_ended(pod)}", values)
         # The service would give up at START_S, and has no words for the reason.
         stuck_s = self._for_s("stuck", pod, holds=state.stuck)
         late = self._for_s("start", pod) > START_S - 60 or stuck_s > STUCK_S
         if state.hopeless or late:
-            raise NotObeyed(f"the pod {words}")
+            self._fail(f"the pod {words}", values)
         raise NotReady(f"the pod {words}")
+
+    def _fail(self, reason: str, values: PodValues) -> NoReturn:
+        """The request fails if it names an image of its person; else the site is at fault, and the request waits."""
+        if values.image:
+            raise NotObeyed(reason)
+        self._closed = reason, self._site.clock() + CLOSED_S
+        raise InUse(reason)
 
     def _make(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues) -> None:
         cluster, request = self._site.cluster, self._site.request
@@ -240,14 +279,15 @@ class PodNode:
     def _make_disk(self, disk: str, person: str) -> None:
         """The claim of a disk, which no session owns: it stays."""
         cluster = self._site.cluster
-        claim = reservations_pod_objects.claim(disk, person, self._site.request.sizes)
+        service = self._site.stored.identity
+        claim = reservations_pod_objects.claim(service, disk, person, self._site.request.sizes)
         kind = cluster.kind("v1", "PersistentVolumeClaim")
         present = cluster.get(kind, claim["metadata"]["name"])
         if present is None:
             with contextlib.suppress(Conflict):
                 cluster.ask(Request(f"make {name_of(claim)}", "POST", cluster.path_of(kind), AS_GPUCTL, claim))
-        elif not reservations_pod_objects.is_disk(present, disk):
-            raise NotObeyed(f"{name_of(present)} was not made for the disk {disk}")
+        elif not reservations_pod_objects.is_disk(present, service, disk):
+            raise NotObeyed(f"{name_of(present)} was not made for the disk {disk} of these reservations")
 
     def _end(self, pods: Sequence[Object]) -> None:
         """Delete pods, and what belongs to them once they are gone."""
@@ -266,7 +306,8 @@ class PodNode:
     def _greets(self, pod: Object) -> bool:
         """True sshd behind the port forward: it speaks first."""
         try:
-            greeting = port_stream.first_bytes(self._site.cluster, pod["metadata"]["name"], scripts.SSH_PORT, ANSWER_S)
+            name = pod["metadata"]["name"]
+            greeting = port_stream.first_bytes(self._site.cluster, name, scripts.SSH_PORT, GREETING_S)
         except Forbidden:
             raise
         except GpuctlError:
@@ -297,12 +338,19 @@ class PodNode:
             ours = self._ours()
             sessions = [_as_session(pod) for pod in ours if not _has_ended(pod)]
             ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in ours if _has_ended(pod)}
-            return Observation(self.name, self._fence, sessions, self._others(), _withdrawn(node, self._gpus), ends)
+            return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends)
+
+    def _why_closed(self, node: Object) -> str:
+        if self._closed is not None and self._site.clock() >= self._closed[1]:
+            self._closed = None
+        return _withdrawn(node, self._gpus) or (self._closed[0] if self._closed else "")
 
     def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
         with _as_a_node():
             names = {_label(pod, RESERVATION): pod["metadata"]["name"] for pod in self._ours()}
-        return {one.reservation: self._use(names.get(one.reservation)) for one in sessions}
+        with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+            uses = pool.map(lambda one: self._use(names.get(one.reservation)), sessions)
+            return dict(zip((one.reservation for one in sessions), uses, strict=True))
 
     def _use(self, name: str | None) -> Use:
         if name is None:
@@ -315,17 +363,19 @@ class PodNode:
 
     def warn(self, person: str, text: str) -> Delivery:
         with _as_a_node():
-            pods = [pod for pod in self._ours() if _note(pod, PERSON) == person and not _has_ended(pod)]
-            terminals = [self._warn(pod["metadata"]["name"], text) for pod in pods]
+            pods = [pod for pod in self._ours() if _note(pod, PERSON) == person and runs(pod, objects.CONTAINER)]
+        terminals, missed = list[int](), f"{person} has no pod there"
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            try:
+                number = self._run(name, ["sh", "-c", reservations_pod_objects.WARN, "sh", text]).strip()
+            except GpuctlError as error:
+                missed = str(error)
+                continue
+            terminals.append(int(number) if reservations_pod_objects.NUMBER.fullmatch(number) else 0)
         if not terminals:
-            raise NotObeyed(f"{person} has no pod there")
+            raise NotObeyed(missed)
         return Delivery(sum(terminals))
-
-    def _warn(self, name: str, text: str) -> int:
-        number = self._run(name, ["sh", "-c", reservations_pod_objects.WARN, "sh", text]).strip()
-        if not number.isdigit():
-            raise NotObeyed(f"the pod {name} did not take the warning")
-        return int(number)
 
     def _run(self, name: str, argv: Sequence[str]) -> str:
         done, output = pod_exec.read(self._site.cluster, name, Command(argv, objects.CONTAINER, ANSWER_S))
@@ -341,10 +391,16 @@ class PodNode:
             key = str(meta["annotations"].get(model.HOST_KEY, ""))
             return PodLogin(scripts.SSH_PORT, key, ssh_files.alias(meta["uid"]))
 
-    def pump(self, reservation: str, attempt: int, descriptor: int) -> None:
-        name = self._pod(reservation, attempt)["metadata"]["name"]
-        with contextlib.closing(port_stream.connect(self._site.cluster, name, scripts.SSH_PORT)) as stream:
-            stream.pump(descriptor, descriptor)
+    def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
+        with _as_a_node():
+            name = self._pod(reservation, attempt)["metadata"]["name"]
+            stream = port_stream.connect(self._site.cluster, name, scripts.SSH_PORT)
+
+        def pump(descriptor: int) -> None:
+            with contextlib.closing(stream):
+                stream.pump(descriptor, descriptor)
+
+        return pump
 
     def _pod(self, reservation: str, attempt: int) -> Object:
         for pod in self._ours():
@@ -366,7 +422,7 @@ class PodNode:
         """Pods of this service that are meant for this node, whether it has taken them or not."""
         cluster = self._site.cluster
         pods = cluster.find(cluster.kind("v1", "Pod"), self._labels())
-        return [pod for pod in pods if _note(pod, NODE) == self.name]
+        return [pod for pod in pods if reservations_pod_objects.node_of(pod) == self.name]
 
     def _others(self) -> list[str]:
         """Pods that have GPUs of this node, and are not sessions of this service."""
@@ -374,7 +430,8 @@ class PodNode:
         pods = cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={self.name}")
         texts = []
         for pod in pods:
-            ours = _label(pod, SERVICE) == self._site.stored.identity
+            here = pod["metadata"]["namespace"] == cluster.namespace
+            ours = here and _label(pod, SERVICE) == self._site.stored.identity
             gpus = gpus_of(pod)
             if gpus and not ours and not _has_ended(pod):
                 where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -230,13 +230,14 @@ def _unit(text: str, inventory: Path | None, request: PodOptions) -> str:
 
     from gpuctl.workflows import reservations_pods
 
-    options, words = list[str](), iter(sys.argv[1:])
+    given = sys.argv[1:]
+    for command in ("reservations", "serve"):
+        given.remove(command)  # the first: a later one is a value
+    options, words = list[str](), iter(given)
     for word in words:
         if word in ("--inventory", "-i", "--kubeconfig"):
             next(words)
-        elif word not in ("reservations", "serve", "--print-unit") and not word.startswith(
-            ("--inventory=", "--kubeconfig=", "-i")
-        ):
+        elif word != "--print-unit" and not word.startswith(("--inventory=", "--kubeconfig=", "-i")):
             options.append(word)
     options += [] if inventory is None else ["--inventory", str(inventory)]
     if request.context:

@@ -146,7 +146,8 @@ class Node:
 
     `fence` grows with every change of the allocation. A node ignores an order with a lower one than it knows, so that
     a late order cannot give GPUs to somebody who lost them. `uuids`: of its GPUs by index; empty if unknown. `address`
-    and `port`: for logins; empty where the name is the address. `pods`: its sessions are pods.
+    and `port`: for logins; empty where the name is the address. `place`: uid of the namespace of its sessions, which
+    are pods; "" for accounts of a host.
     """
 
     name: str
@@ -160,7 +161,11 @@ class Node:
     uuids: tuple[str, ...] = ()
     address: str = ""
     port: int | None = None
-    pods: bool = False
+    place: str = ""
+
+    @property
+    def pods(self) -> bool:
+        return self.place != ""
 
     @property
     def free(self) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gpuctl.edges.ssh_keys import pair
+from gpuctl.reservations.serve import stored
 from gpuctl.workflows.reservations_pod_objects import Sizes, claim
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, real_node
@@ -114,11 +115,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh/id_ed25519")], check=True)
         plane.kubectl("apply", "-f", str(EXAMPLE))
         (home / "kubeconfig").write_text(json.dumps(_of_the_service(plane)))
-        _bring_disk(plane, folder / VOLUMES)
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
             site = Site(plane, Gpuctl(home), Path(at) / "s")
             site.serve()
+            _bring_disk(site, folder / VOLUMES)
             yield site
             site.stop()
 
@@ -130,9 +131,10 @@ def _of_the_service(plane: Plane) -> dict[str, Any]:
     return {**plane.context("lab", namespace=NAMESPACE), "users": [{"name": "admin", "user": {"token": token}}]}
 
 
-def _bring_disk(plane: Plane, volumes: Path) -> None:
+def _bring_disk(site: Site, volumes: Path) -> None:
     """The claim as gpuctl makes it, and a folder that heeds fsGroup, as a CSI driver's volumes do."""
-    made = claim("root/data", "root", SIZES)
+    plane, service = site.plane, stored(site.gpuctl.home / "state").identity
+    made = claim(service, "root/data", "root", SIZES)
     made["metadata"]["namespace"] = NAMESPACE
     plane.apply(made)
     url = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{made['metadata']['name']}"
@@ -255,5 +257,8 @@ def test_a_unit_names_the_kubeconfig(site: Site) -> None:
     unit = site.gpuctl(*words, KUBECONFIG=str(site.gpuctl.home / "kubeconfig"))
     assert unit.code == 0, unit.err
     assert f"--context lab --image {IMAGE} --kubeconfig {site.gpuctl.home}/kubeconfig" in unit.out
+    names = ("-n", "reservations", "--context", "serve")
+    unit = site.gpuctl("reservations", "serve", *names, *words[-3:], KUBECONFIG=str(site.gpuctl.home / "kubeconfig"))
+    assert f"serve -n reservations --context serve --image {IMAGE} --kubeconfig" in unit.out
     refused = site.gpuctl("reservations", "serve", "--image", IMAGE, "--print-unit")
     assert (refused.code, "--image is for the nodes of a cluster" in refused.err) == (2, True)

@@ -14,6 +14,7 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges import unix_socket
+from gpuctl.edges.descriptors import write_all
 from gpuctl.edges.unix_socket import LONGEST, Peer, Stream, call, connect, serving
 
 
@@ -100,3 +101,24 @@ def test_connections_take_no_place_of_a_call_and_have_a_limit(tmp_path: Path, mo
         assert "has 1 connections already" in refused["error"]
         os.close(feed)
         first.result(10)
+
+
+def test_both_ways_can_be_full_at_once(tmp_path: Path) -> None:
+    """What a service copies stops while its own writing is not taken: a client that stopped reading would end both."""
+    size = 4 << 20
+
+    def pump(descriptor: int) -> None:
+        left = size
+        while left:  # one thread, which writes all that it has before it reads on
+            data = os.read(descriptor, 1 << 20)
+            write_all(descriptor, data)
+            left -= len(data)
+
+    service = serving(tmp_path / "s", lambda *_: Stream({}, pump))
+    with service, ends() as (source, feed, sink, result), ThreadPoolExecutor(2) as pool:
+        done = pool.submit(connect, tmp_path / "s", "x", source, sink)
+        pool.submit(write_all, feed, bytes(size))
+        received = 0
+        while received < size:
+            received += len(os.read(result, 1 << 16))
+        assert done.result(10) == {}

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
+from gpuctl.edges.unix_socket import Stream
+from gpuctl.reservations import serve
 from gpuctl.reservations.agent import NotObeyed, NotReady, PodLogin, PodValues, Unable
 from gpuctl.reservations.demo import START, SimulatedNode
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.memory import MemoryStore
+from gpuctl.reservations.stores.sqlite import SqliteStore
 
 ADA, BOB, ROOT = Caller("ada", "vision"), Caller("bob", "speech"), Caller("root", admin=True)
 KEY = pair()[1]
@@ -43,8 +50,14 @@ class StandinPods(SimulatedNode):
             raise self.trouble
         return PodLogin(2222, "ssh-ed25519 AAAA", f"{reservation}-{attempt}")
 
-    def pump(self, reservation: str, attempt: int, descriptor: int) -> None:
-        os.write(descriptor, f"{reservation} {attempt}".encode())
+    def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
+        if self.trouble:
+            raise self.trouble
+
+        def pump(descriptor: int) -> None:
+            os.write(descriptor, f"{reservation} {attempt}".encode())
+
+        return pump
 
 
 class Lab:
@@ -52,7 +65,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.now, self.node = START, StandinPods("n1")
-        store = MemoryStore(Site(pods=True), [Node("n1", "h100", (None,) * 4, pods=True)])
+        store = MemoryStore(Site(pods=True), [Node("n1", "h100", (None,) * 4, place="uid-1")])
         self.service = Service(store, {"n1": self.node}, lambda: self.now)
 
     def ask(self, caller: Caller, do: str, **content: Any) -> dict[str, Any]:
@@ -164,3 +177,70 @@ def test_an_order_is_for_pods_only_where_they_are(monkeypatch: pytest.MonkeyPatc
     id_ = lab.submit()["id"]
     lab.ask(ADA, "cancel", key="key-0002", command={"reservation": id_})
     assert kinds == [OrderKind.PREPARE, OrderKind.CLEAR]
+
+
+def test_a_node_that_takes_its_time_delays_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab()
+    begun, go_on = threading.Event(), threading.Event()
+    obey = lab.node.obey
+
+    def slow(order: Order, *rest: Any) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        obey(order, *rest)
+
+    monkeypatch.setattr(lab.node, "obey", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lab.submit)
+        assert begun.wait(10)
+        assert lab.row()["state"] == "preparing"
+        other = {"do": "submit", "key": "key-0009", "request": {"gpus": 4, "keys": KEY}}
+        assert lab.service.answer(BOB, other)["reservation"]["state"] == "queued"
+        go_on.set()
+        assert first.result(10)["state"] == "active"
+
+
+def test_an_order_that_another_thread_left_is_sent_by_the_one_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab()
+    begun, go_on = threading.Event(), threading.Event()
+    obey = lab.node.obey
+
+    def slow_once(order: Order, *rest: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(10)
+        obey(order, *rest)
+
+    monkeypatch.setattr(lab.node, "obey", slow_once)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lab.submit)
+        assert begun.wait(10)
+        other = {"do": "submit", "key": "key-0009", "request": {"gpus": 1, "keys": KEY}}
+        assert lab.service.answer(BOB, other)["reservation"]["state"] == "preparing"
+        go_on.set()
+        first.result(10)
+    assert {row["state"] for row in lab.ask(ADA, "state")["reservations"]} == {"active"}
+
+
+def test_reservations_hold_a_node_to_its_namespace(tmp_path: Path) -> None:
+    node = Node("n1", "h100", ("r1",), place="uid-1", zone="a")
+    SqliteStore(tmp_path / "r.db", Site(), [node]).close()
+    for place in ("uid-2", ""):
+        with pytest.raises(InvalidInput, match="n1 has reservations, whose sessions are of another kind"):
+            SqliteStore(tmp_path / "r.db", Site(), [replace(node, place=place)])
+    SqliteStore(tmp_path / "free.db", Site(), [replace(node, allocated=(None,))]).close()
+    moved = SqliteStore(tmp_path / "free.db", Site(), [replace(node, allocated=(None,), place="", zone="b")])
+    assert (moved.load().nodes["n1"].place, moved.load().nodes["n1"].zone) == ("", "b")
+
+
+def test_a_person_has_a_number_of_connections_that_leaves_some_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "MOST_TUNNELS", 1)
+    lab, tunnels = Lab(), serve._Tunnels()
+    where = {"reservation": lab.submit()["id"], "node": "n1"}
+    first = tunnels.answer(lab.service, ADA, where)
+    assert "you have 1 connections already" in tunnels.answer(lab.service, ADA, where)["error"]
+    source, sink = os.pipe()
+    first.pump(sink)
+    assert isinstance(tunnels.answer(lab.service, ADA, where), Stream)
+    for descriptor in (source, sink):
+        os.close(descriptor)

@@ -22,14 +22,15 @@ from gpuctl.reservations.rules.reconcile import Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import reservations_pods
-from gpuctl.workflows.reservations_pod_objects import USE, Sizes, claim_name, read_use
-from gpuctl.workflows.reservations_pods import STUCK_S, ClusterSite, PodNode, PodsRequest, node_of
+from gpuctl.workflows.reservations_pod_objects import USE, Sizes, claim, claim_name, read_use
+from gpuctl.workflows.reservations_pods import CLOSED_S, STUCK_S, ClusterSite, PodNode, PodsRequest, node_of
 from tests.rig.standin_namespace import StandinNamespace, merged
 
 KEY = pair()[1]
 VALUES = PodValues("r1-1", f"{KEY} reservation\n")
 PREPARE = Order(OrderKind.PREPARE, "n1", 5, "r1", 1, (0, 1))
 REQUEST = PodsRequest("lab", "team", "ml:1", {}, Sizes())
+RUNS = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
 READY = [{"type": "Ready", "status": "True"}]
 
 
@@ -53,7 +54,7 @@ class Cluster(StandinNamespace):
 
     def find_everywhere(self, kind: Kind, fields: str) -> list[Object]:
         assert (kind.kind, fields) == ("Pod", "spec.nodeName=n1")
-        return [*self.pods(), *self.others]
+        return [*(merged(pod, {"metadata": {"namespace": "team"}}) for pod in self.pods()), *self.others]
 
     def once(self, request: Any, silent_s: float = 0) -> Object:
         if self.down:
@@ -154,16 +155,31 @@ def test_a_container_that_cannot_start_is_waited_for_a_while_and_then_named(clus
     for now, error in ((0.0, NotReady), (float(STUCK_S), NotReady), (STUCK_S + 1.0, NotObeyed)):
         clock.now = now
         with pytest.raises(error, match=r"does not start on n1: .*ImagePullBackOff"):
-            made.obey(PREPARE, "ada", {}, VALUES)
+            made.obey(PREPARE, "ada", {}, replace(VALUES, image="mine:1"))
+
+
+def test_a_fault_of_the_site_closes_the_node_for_a_while_and_costs_nobody_the_place(cluster: Cluster) -> None:
+    clock = Clock()
+    made = agent(cluster, clock)
+    cluster.refuse = lambda request: Forbidden(request.doing, "exceeded quota: team")
+    with pytest.raises(InUse, match="exceeded quota: team"):
+        made.obey(PREPARE, "ada", {}, VALUES)
+    clock.now = CLOSED_S - 1
+    assert "exceeded quota: team" in made.observe(5).closed
+    clock.now = CLOSED_S
+    assert made.observe(5).closed == ""
 
 
 def test_a_pod_that_was_evicted_while_it_started_ends_the_attempt(cluster: Cluster) -> None:
     made = prepared(cluster)
     cluster.status({"phase": "Failed", "reason": "Evicted", "message": "low on memory"})
     with pytest.raises(NotObeyed, match="the pod has ended: Evicted: low on memory"):
+        made.obey(PREPARE, "ada", {}, replace(VALUES, image="mine:1"))
+    found = made.observe(5)
+    assert (found.sessions, found.ends, found.closed) == ([], {"r1": "Evicted: low on memory"}, "")
+    with pytest.raises(InUse, match="the pod has ended: Evicted: low on memory"):
         made.obey(PREPARE, "ada", {}, VALUES)
-    seen = made.observe(5)
-    assert (seen.sessions, seen.ends) == ([], {"r1": "Evicted: low on memory"})
+    assert "Evicted" in made.observe(5).closed
 
 
 def test_pods_of_others_with_gpus_and_a_cordon_close_the_node(cluster: Cluster) -> None:
@@ -232,6 +248,33 @@ def test_cleaning_keeps_the_sessions_in_time(cluster: Cluster) -> None:
     assert cluster.kinds() == ["ConfigMap", "Pod", "Secret", "Secret"]
 
 
+def test_a_hand_edit_or_another_namespace_hides_no_pod(cluster: Cluster) -> None:
+    made = prepared(cluster)
+    [path] = [path for path in cluster.items if "/pods/" in path]
+    del cluster.items[path]["metadata"]["annotations"]["gpuctl/node"]
+    assert made.observe(5).sessions == [Session("r1", 1, (0, 1))]
+    pod = merged(cluster.items[path], {"metadata": {"namespace": "elsewhere"}})
+    cluster.others = [pod]
+    assert made.observe(5).open_by == ["the pod elsewhere/r1-1 has 2 GPUs without a session"]
+    cluster.others = []
+    with pytest.raises(NotReady, match="Pod r1-1 ends"):
+        made.obey(Order(OrderKind.CLEAR, "n1", 6, "r1", 1), "ada")
+
+
+def test_clearing_an_attempt_leaves_the_next_one(cluster: Cluster) -> None:
+    made = prepared(cluster)
+    made.obey(Order(OrderKind.CLEAR, "n1", 6, "r1", 2), "ada")
+    assert [pod["metadata"]["name"] for pod in cluster.pods()] == ["r1-1"]
+    assert cluster.kinds() == ["ConfigMap", "Pod", "Secret", "Secret"]
+
+
+def test_a_disk_of_another_service_is_not_taken(cluster: Cluster) -> None:
+    cluster.add(claim("service-2", "ada/data", "ada", Sizes()))
+    with pytest.raises(NotObeyed, match="was not made for the disk ada/data of these reservations"):
+        agent(cluster).obey(PREPARE, "ada", {}, replace(VALUES, disk="ada/data", image="mine:1"))
+    assert cluster.pods() == []
+
+
 def test_a_claim_of_somebody_else_is_no_disk(cluster: Cluster) -> None:
     meta = {"name": claim_name("ada/data")}
     cluster.add({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta})
@@ -243,7 +286,7 @@ def test_a_claim_of_somebody_else_is_no_disk(cluster: Cluster) -> None:
 def test_what_the_cluster_refuses_ends_the_attempt_with_its_words(cluster: Cluster) -> None:
     cluster.refuse = lambda request: Forbidden(request.doing, "exceeded quota: team")
     with pytest.raises(NotObeyed, match="exceeded quota: team"):
-        agent(cluster).obey(PREPARE, "ada", {}, VALUES)
+        agent(cluster).obey(PREPARE, "ada", {}, replace(VALUES, image="mine:1"))
 
 
 def test_the_pods_of_a_gang_have_names_for_each_other(cluster: Cluster) -> None:
@@ -268,7 +311,7 @@ PRODUCT = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "topology.kubernet
 
 def test_a_node_has_its_type_by_its_labels() -> None:
     row = node_of(kube_node(PRODUCT, **{"nvidia.com/gpu": "8"}), None)
-    assert (row.gpu_type, len(row.allocated), row.zone, row.pods) == ("h100", 8, "z1", True)
+    assert (row.gpu_type, len(row.allocated), row.zone, row.place) == ("h100", 8, "z1", "")
     by_instance = kube_node({"node.kubernetes.io/instance-type": "p5e.48xlarge"}, **{"nvidia.com/gpu": "8"})
     assert node_of(by_instance, None).gpu_type == "h200"
     assert node_of(kube_node({}, **{"nvidia.com/gpu": "1"}), "L4").gpu_type == "l4"
@@ -291,12 +334,17 @@ def test_a_node_whose_gpus_cannot_be_shared_is_refused(node: Object, wrong: str)
 
 def test_a_known_node_without_gpus_now_stays_and_a_new_one_is_refused() -> None:
     broken = kube_node(PRODUCT)
-    stored = Stored("service-1", "desk", {"n1": Node("n1", "h100", (None,) * 8, pods=True)})
+    stored = Stored("service-1", "desk", {"n1": Node("n1", "h100", (None,) * 8, place="uid-1")})
     notes = list[str]()
-    assert reservations_pods._known_or_read(broken, None, stored, notes.append).allocated == (None,) * 8
-    assert "it offers parts of GPUs, or none" in notes[0]
-    with pytest.raises(InvalidInput):
-        reservations_pods._known_or_read(broken, None, replace(stored, nodes={}), notes.append)
+    [row] = reservations_pods._rows([broken], None, stored, notes.append)
+    assert row.allocated == (None,) * 8
+    assert "it offers 0 of 8 GPUs to pods" in notes[0]
+    good = {**kube_node(PRODUCT, **{"nvidia.com/gpu": "8"}), "metadata": {"name": "n2", "labels": PRODUCT}}
+    unknown = replace(stored, nodes={})
+    assert [row.name for row in reservations_pods._rows([broken, good], None, unknown, notes.append)] == ["n2"]
+    assert "it offers parts of GPUs, or none" in notes[-2]
+    with pytest.raises(InvalidInput, match="it offers parts of GPUs, or none"):
+        reservations_pods._rows([broken], None, unknown, notes.append)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +358,8 @@ def test_a_known_node_without_gpus_now_stays_and_a_new_one_is_refused() -> None:
         ("connections x\n0\n", Use(0.0, None)),
         ("", Use(None, None)),
         ("connections 0\n101\n", Use(None, 0)),
+        ("connections ²\n²\n", Use(None, None)),
+        (f"connections {'9' * 5000}\n{'9' * 5000}\n", Use(None, None)),
     ],
 )
 def test_unknown_use_is_not_idle(output: str, use: Use) -> None:
@@ -339,13 +389,18 @@ def test_a_pod_that_does_not_answer_has_unknown_use(cluster: Cluster, monkeypatc
 
 def test_a_warning_goes_to_the_pods_of_the_person_alone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made, shown = prepared(cluster), list[tuple[str, str]]()
+    cluster.status(RUNS)
+    with pytest.raises(NotReady):  # a second session, which does not run yet
+        made.obey(replace(PREPARE, reservation="r2", gpus=(2,)), "ada", {}, replace(VALUES, name="r2-1"))
+    answers = ["2\n", "²\n", "9" * 5000]
 
     def run(name: str, argv: list[str]) -> str:
         shown.append((name, argv[-1]))
-        return "2\n"
+        return answers.pop(0)
 
     monkeypatch.setattr(made, "_run", run)
     assert made.warn("ada", "it ends").terminals == 2
     assert shown == [("r1-1", "it ends")]
+    assert [made.warn("ada", "it ends").terminals for _ in range(2)] == [0, 0]  # its shell prints what it likes
     with pytest.raises(NotObeyed, match="bob has no pod there"):
         made.warn("bob", "it ends")
