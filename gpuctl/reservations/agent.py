@@ -58,15 +58,20 @@ class PodValues:
     image: str = ""
     disk: str = ""
     gang: str = ""
+    jupyter: bool = False
 
 
 @dataclass(frozen=True)
 class PodLogin:
-    """Values with which ssh reaches a session in a pod. `host_key`: type and base64; `alias`: its name for ssh."""
+    """Values with which ssh reaches a session in a pod. `host_key`: type and base64; `alias`: its name for ssh.
+
+    `token`: of its Jupyter, "" without one.
+    """
 
     port: int
     host_key: str
     alias: str
+    token: str = ""
 
 
 class NodeAgent(Protocol):

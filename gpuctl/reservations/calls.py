@@ -58,6 +58,7 @@ def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> di
         "gpus": row.total_gpus,
         "hours": row.length_s / 3600,
         "name": row.name,
+        "jupyter": row.jupyter,
         "position": wait.position if wait else None,
         "reason": wait.reason if wait else row.reason,
         "warning": _warning(row),

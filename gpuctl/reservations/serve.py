@@ -133,7 +133,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
 
 
 class _Tunnels:
-    """Connections of people to their sessions. A person has so many that nobody takes those of the others."""
+    """Connections of people to their sessions; each person has at most `MOST_TUNNELS`, which leaves some to others."""
 
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()

@@ -507,7 +507,7 @@ def _as_answer(doing: str) -> Iterator[None]:
 
 def _pod_values(row: Reservation, node: str) -> PodValues:
     gang_name = row.id if len(row.slots) > 1 else ""
-    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name)
+    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name, row.jupyter)
 
 
 def _attempt(work: Callable[[], Built]) -> Built | Exception:

@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
@@ -17,10 +17,10 @@ from gpuctl.core.paths import write_atomically
 from gpuctl.edges import ssh, terminal
 from gpuctl.edges.programs import gpuctl_program, need
 from gpuctl.edges.ssh import Login
-from gpuctl.eks.gpu_pod import ssh_files
+from gpuctl.eks.gpu_pod import scripts, ssh_files
 from gpuctl.eks.gpu_pod.ssh_files import HostEntry
 from gpuctl.reservations.client import Client
-from gpuctl.workflows import eks_ssh
+from gpuctl.workflows import eks_pod_jupyter, eks_ssh
 
 Row = Mapping[str, Any]
 
@@ -78,6 +78,30 @@ def _pod(client: Client, row: Row, login: Row) -> HostEntry:
     )
     write_atomically(known, ssh_files.known_host(entry))
     return entry
+
+
+def forward_jupyter(client: Client, row: Row, local: int | None, announce: Callable[[int], object]) -> int:
+    """Forward Jupyter of a reservation's first pod to a port of this machine until ssh ends; its exit code.
+
+    `announce`: receives the port before that.
+    """
+    login = _jupyter_login(row)
+    port = eks_pod_jupyter.local_port(local)
+    entry = _pod(client, row, login)
+    announce(port)
+    return eks_ssh.forward(entry, port, scripts.JUPYTER_PORT)
+
+
+def jupyter_token(client: Client, row: Row) -> str:
+    return client.login(row["id"], _jupyter_login(row)["node"]).token
+
+
+def _jupyter_login(row: Row) -> Row:
+    doing = "use Jupyter of a reservation"
+    login = _logins(row, doing)[0]
+    if not row.get("jupyter"):
+        raise InvalidInput(doing, f"reservation {row['id']} was made without it", "`gpuctl reserve --jupyter` has it")
+    return login
 
 
 def tunnel(client: Client, id_: str, node: str) -> None:

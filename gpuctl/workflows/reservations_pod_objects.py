@@ -71,7 +71,7 @@ class Sizes:
             storage_class=self.storage_class or None,
         )
 
-    def form(self, image: str, gpus: int, of: int, room: Mapping[str, str]) -> Form:
+    def form(self, image: str, gpus: int, of: int, room: Mapping[str, str], *, jupyter: bool = False) -> Form:
         """The form of a session with `gpus` of the `of` GPUs of a node with this room.
 
         Half of the memory may be shared memory, through which the ranks of one node exchange data.
@@ -89,6 +89,7 @@ class Sizes:
             shm=f"{mebibytes // 2}Mi",
             workspace=self.disk,
             storage_class=self.storage_class,
+            jupyter=jupyter,
         )
 
 
@@ -117,7 +118,7 @@ def prerequisites(made: Pod, form: Form, keys: Sequence[PublicKey], private_key:
     """Objects that a pod needs before it: its keys, its host key, its scripts, and for a gang the names of its pods."""
     items = [
         objects.keys(made.name, keys, form),
-        objects.host(made.name, secrets.token_hex(4), private_key),
+        objects.host(made.name, secrets.token_hex(4), private_key, secrets.token_hex(32) if form.jupyter else ""),
         objects.start(made.name, form),
     ]
     if made.values.gang:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain import kube_nodes, public_keys
+from gpuctl.domain.findings import Verdict
 from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.domain.pod_status import ending, last_termination, runs, statuses
 from gpuctl.edges.kube import cluster as kube
@@ -38,7 +39,8 @@ from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import ALIASES
 from gpuctl.reservations.serve import Fleet, Stored, type_of
-from gpuctl.workflows import eks_pod, reservations_pod_objects
+from gpuctl.workflows import eks_pod, eks_pod_jupyter, reservations_pod_objects
+from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, PERSON, RESERVATION, SERVICE, Pod, Sizes
 
 Object = dict[str, Any]
@@ -242,7 +244,9 @@ class PodNode:
         if eks_pod.lacks_sshd(pod):
             self._fail("the image has no sshd: it needs openssh-server", values)
         if state.ready and self._greets(pod):
-            return
+            words = self._without_jupyter(pod, values)
+            if not words:
+                return
         if _has_ended(pod):
             self._fail(f"the pod has ended: {_why_ended(pod)}", values)
         # The service would give up at START_S, and has no words for the reason.
@@ -263,7 +267,8 @@ class PodNode:
         cluster, request = self._site.cluster, self._site.request
         keys = public_keys.parse(values.keys, "reservation", f"make the session {order.reservation}")
         room = self._site.rooms.get(self.name, {})
-        form = request.sizes.form(values.image or request.image, len(order.gpus), self._gpus, room)
+        image = values.image or request.image
+        form = request.sizes.form(image, len(order.gpus), self._gpus, room, jupyter=values.jupyter)
         made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values)
         if values.disk:
             self._make_disk(values.disk, person)
@@ -313,6 +318,15 @@ class PodNode:
         except GpuctlError:
             return False
         return greeting.startswith(b"SSH-2.0")
+
+    def _without_jupyter(self, pod: Object, values: PodValues) -> str:
+        """The reason why a pod is not ready although its sshd answers; "" if it is."""
+        for finding in eks_pod_jupyter.wait(self._site.cluster, _place(pod), pod, 0):
+            if finding.message == eks_pod_jupyter.NOT_IN_IMAGE:
+                self._fail(finding.message, values)
+            if finding.verdict is not Verdict.OK:
+                return f"is ready, and {finding.message}"
+        return ""
 
     def _for_s(self, state: str, pod: Object, *, holds: bool = True) -> float:
         """Seconds for which a pod is in a state by all readings; 0 if it is not."""
@@ -387,9 +401,12 @@ class PodNode:
 
     def login(self, reservation: str, attempt: int) -> PodLogin:
         with _as_a_node():
-            meta = self._pod(reservation, attempt)["metadata"]
+            pod = self._pod(reservation, attempt)
+            meta = pod["metadata"]
             key = str(meta["annotations"].get(model.HOST_KEY, ""))
-            return PodLogin(scripts.SSH_PORT, key, ssh_files.alias(meta["uid"]))
+            has_jupyter = eks_pod_jupyter.has_jupyter(pod)
+            token = eks_pod_jupyter.token(self._site.cluster, _place(pod), pod) if has_jupyter else ""
+            return PodLogin(scripts.SSH_PORT, key, ssh_files.alias(meta["uid"]), token)
 
     def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
         with _as_a_node():
@@ -448,6 +465,11 @@ def _as_a_node() -> Iterator[None]:
         raise Unable(str(error)) from error
     except GpuctlError as error:
         raise NotObeyed(str(error)) from error
+
+
+def _place(pod: Object) -> Place:
+    """The place of a pod for functions that need no more than its name."""
+    return Place("", pod["metadata"]["name"], "", "", ())
 
 
 def _label(item: Object, name: str) -> str:

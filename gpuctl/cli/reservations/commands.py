@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -209,14 +210,33 @@ def tunnel_(id_: str, node: str, socket: Path) -> None:
 @socket_option
 def connect_(id_: str | None, node: str | None, socket: Path) -> None:
     """Log in to a node of your reservation by ssh, with its variables set."""
-    import sys
-
     from gpuctl.reservations.client import Client
     from gpuctl.workflows import reservations_connect
 
     client = Client(socket)
     row = client.mine(id_, "connect to a reservation", chooser())
     sys.exit(reservations_connect.connect(client, row, node, ()))
+
+
+@click.command(name="jupyter")
+@id_argument
+@click.option("--token", is_flag=True, help="Print only its token.")
+@options.local_port
+@socket_option
+def jupyter_(id_: str | None, token: bool, local: int | None, socket: Path) -> None:
+    """Forward Jupyter of your reservation to 127.0.0.1 over ssh, until Ctrl-C.
+
+    The reservation must have been made with --jupyter. The exit code is that of ssh.
+    """
+    from gpuctl.reservations.client import Client
+    from gpuctl.workflows import reservations_connect
+
+    client = Client(socket)
+    row = client.mine(id_, "use Jupyter of a reservation", chooser())
+    if token:
+        click.echo(reservations_connect.jupyter_token(client, row))
+        return
+    sys.exit(reservations_connect.forward_jupyter(client, row, local, output.jupyter_address))
 
 
 @click.command(name="ssh-config")

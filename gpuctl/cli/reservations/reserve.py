@@ -37,6 +37,7 @@ socket_option = click.option(
 @click.option("--name", default="", help="Name of the reservation, which commands accept like its id.")
 @click.option("--disk", help="Disk of yours that stays; made at its first use. Where sessions are pods.")
 @click.option("--image", default="", help="Image of the session, where sessions are pods.  [default: the site's]")
+@click.option("--jupyter", is_flag=True, help="Run Jupyter in the session, where sessions are pods.")
 @options.public_keys
 @click.option(
     "--agent/--no-agent", default=True, show_default=True, help="Public keys of the ssh agent may log in to a pod."
@@ -51,6 +52,7 @@ def reserve(
     name: str,
     disk: str | None,
     image: str,
+    jupyter: bool,
     key_files: tuple[Path, ...],
     github: Sequence[str],
     agent: bool,
@@ -68,7 +70,7 @@ def reserve(
 
     client = Client(socket)
     keys = _keys(client, key_files, github, agent)
-    request = Request(gpus, gpu_type, round(hours * 3600), name, disk, keys, image)
+    request = Request(gpus, gpu_type, round(hours * 3600), name, disk, keys, image, jupyter)
     row = client.submit(request)["reservation"]
     if wait:
         row = _wait(client, row)
@@ -96,7 +98,7 @@ def _keys(client: Client, files: Sequence[Path], github: Sequence[str], agent: b
 def _wait(client: Client, row: dict[str, Any]) -> dict[str, Any]:
     """Poll until it is active or over; each new reason is printed once."""
     shown = ""
-    while row["state"] in ("queued", "preparing"):
+    while row["state"] in ("queued", "preparing", "ending"):  # a start that failed ends before it waits again, or fails
         line = f"{row['id']} is {row['state']}" + (f", position {row['position']}" if row["position"] else "")
         line += f": {row['reason']}" if row["reason"] else ""
         line += f"; starts {start(row)}" if row["state"] == "queued" else ""

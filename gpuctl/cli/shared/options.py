@@ -191,6 +191,9 @@ context = click.option(
 )
 
 
+local_port = click.option(
+    "--local", type=click.IntRange(1, 65535), help="The local port.  [default: 8888, or the next free one]"
+)
 public_keys = together(
     click.option(
         "--key",

@@ -136,6 +136,7 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         disk=disk,
         keys=requests.authorized_keys(request.keys) if draft.book.site.pods else "",
         image=request.image,
+        jupyter=request.jupyter,
     )
     draft.move(new, Event.ACCEPT, "within the limits")
     return new.id, "accepted"

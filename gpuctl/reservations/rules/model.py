@@ -92,7 +92,7 @@ class Reservation:
     latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning that
     was sent; `unwarned`: nodes it has not reached, where it is tried again. `idle_at`: end because of idleness.
     `keep_until_at`: idle detection is off until then. `keys`: public ssh keys of a pod, one a line; `image`: of a pod,
-    "" for the site's.
+    "" for the site's. `jupyter`: it runs Jupyter.
     """
 
     id: str
@@ -126,6 +126,7 @@ class Reservation:
     kept_s: int = 0
     keys: str = ""
     image: str = ""
+    jupyter: bool = False
     version: int = 0
 
     @property

@@ -67,7 +67,7 @@ class Catalogue:
 class Request:
     """A request before its check. `gpus` is the total; `gpu_type` None means the only one of the site.
 
-    `keys`: public ssh keys, one a line, and `image`: where sessions are pods.
+    `keys` (public ssh keys, one a line), `image` and `jupyter`: where sessions are pods.
     """
 
     gpus: int = 1
@@ -77,6 +77,7 @@ class Request:
     disk: str | None = None
     keys: str = ""
     image: str = ""
+    jupyter: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,9 @@ def _check_session(request: Request, table: Catalogue) -> None:
     """`InvalidInput` for what the sessions of the site do not have, and for a pod that nobody could log in to."""
     if request.disk and not table.disks:
         raise InvalidInput(DOING, "sessions of this site have no disks", "leave out --disk: home folders stay")
-    if request.image and not table.pods:
-        raise InvalidInput(DOING, "sessions of this site are accounts of hosts", "leave out --image")
+    if (request.image or request.jupyter) and not table.pods:
+        option = "--image" if request.image else "--jupyter"
+        raise InvalidInput(DOING, "sessions of this site are accounts of hosts", f"leave out {option}")
     if request.image and not _IMAGE.fullmatch(request.image):
         raise InvalidInput(DOING, f"{request.image!r} is not a valid image", "it is such as registry/name:tag")
     if table.pods:

@@ -187,7 +187,7 @@ class SqliteStore:
         unused = len(existing.free) == len(existing.allocated)
         if existing.place != node.place and not unused:
             wrong = f"node {node.name} has reservations, whose sessions are of another kind, or in another namespace"
-            hint = "name the namespace and context of before until they are over, or another folder with --state"
+            hint = "name the earlier namespace and context until they are over, or another folder with --state"
             raise InvalidInput(f"open {self._path}", wrong, hint)
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
             fence = max(existing.fence, node.fence)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
+from gpuctl.edges import ports
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.serve import stored
 from gpuctl.workflows.reservations_pod_objects import Sizes, claim
 from tests.integration.cluster.deploy import lab
-from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, real_node
+from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
 from tests.integration.reservations.test_single_server import CALL
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
@@ -198,6 +200,28 @@ def _warnings_are_shown(site: Site, id_: str) -> None:
     site.until(lambda: site.show(id_)["warning"])
     assert site.show(id_)["warning"]["not_delivered"] == []
     assert "ends in 21 min" in site.ssh(id_, "cat /run/gpuctl/warning").stdout
+
+
+def test_jupyter_is_forwarded_over_ssh_and_asks_for_its_token(site: Site) -> None:
+    id_ = site.reserve("--gpus", "1", "--hours", "1", "--image", WITH_JUPYTER, "--jupyter")["id"]
+    token = site.run("reservations", "jupyter", "--token").out.strip()
+    port = next(port for port in range(19888, 20888) if ports.free(port))
+    forward = site.gpuctl.start("reservations", "jupyter", id_, "--local", port, "--socket", site.socket)
+    assert forward.stderr is not None
+    assert forward.stderr.readline().startswith(f"Jupyter: http://127.0.0.1:{port} until Ctrl-C")
+    lab.wait_for(lambda: ports.answers(port))
+    statuses = [
+        urllib3.request("GET", f"http://127.0.0.1:{port}/api/contents", headers=header, retries=False).status
+        for header in ({}, {"Authorization": f"token {token}"})
+    ]
+    assert statuses == [403, 200]
+    os.killpg(forward.pid, signal.SIGINT)
+    assert forward.wait(30) in (130, 255)
+    site.cancel(id_)
+    missing = site.run("reserve", "--key", site.public, "--no-agent", "--image", IMAGE, "--jupyter", "-o", "json")
+    assert (missing.code, missing.json["state"]) == (3, "failed"), missing.err
+    assert "the image has no jupyter-lab" in missing.json["reason"]
+    site.until(lambda: site.pods() == [])
 
 
 def test_a_pod_that_goes_ends_its_reservation_with_the_reason_and_a_bad_image_is_named(site: Site) -> None:

@@ -116,6 +116,7 @@ def test_nobody_but_its_owner_reaches_a_session_not_even_an_admin() -> None:
         "port": 2222,
         "host_key": "ssh-ed25519 AAAA",
         "alias": f"{id_}-1",
+        "token": "",
     }
     where = {"reservation": id_, "node": "n1"}
     for caller in (BOB, ROOT):

@@ -83,5 +83,7 @@ def test_an_image_is_a_reference(image: str) -> None:
 def test_accounts_of_hosts_have_no_image_and_a_site_may_have_no_disks() -> None:
     with pytest.raises(InvalidInput, match="are accounts of hosts"):
         requests.check(Request(1, "h100", image="ml:1"), TABLE)
+    with pytest.raises(InvalidInput, match="are accounts of hosts"):
+        requests.check(Request(1, "h100", jupyter=True), TABLE)
     with pytest.raises(InvalidInput, match="have no disks"):
         requests.check(Request(1, disk="data"), Catalogue({"l4": Offer("l4", 4, 1)}, disks=False))
