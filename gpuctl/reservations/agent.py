@@ -105,6 +105,9 @@ class PodAgent(NodeAgent, Protocol):
     def login(self, reservation: str, attempt: int) -> PodLogin:
         """Values for ssh. OSError or `NotObeyed` if they cannot be read."""
 
+    def logs(self, reservation: str, attempt: int) -> Sequence[str]:
+        """Events of a session, and the last lines of its log. OSError or `NotObeyed` if they cannot be read."""
+
     def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
         """Connect to the sshd of a session; a function that copies from and to a socket until either side closes.
 

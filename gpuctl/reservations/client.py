@@ -55,6 +55,11 @@ class Client:
         """Values for ssh of a session that is a pod."""
         return PodLogin(**self._call({"do": "login", "reservation": id_, "node": node}))
 
+    def logs(self, id_: str, node: str) -> Sequence[str]:
+        """Events and the last lines of the log of a session that is a pod."""
+        lines: list[str] = self._call({"do": "logs", "reservation": id_, "node": node})["lines"]
+        return lines
+
     def tunnel(self, id_: str, node: str, source: int, sink: int) -> None:
         """Connect two file descriptors with the sshd of a session, until either side closes."""
         call = {"do": "tunnel", "reservation": id_, "node": node}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,6 +26,7 @@ from gpuctl.reservations.stores.base import Conflict, Store
 
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
+STARTED = (State.PREPARING, State.ACTIVE, State.ENDING)  # states with a pod
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
 REREAD_S = 60  # between two readings of nodes in doubt
 REWARN_S = 60  # between two tries of a warning that a node did not take
@@ -168,8 +169,19 @@ class Service:
         with _as_answer(doing):
             return agent.tunnel(row.id, row.attempt)
 
-    def _pod(self, caller: Caller, doing: str, id_: Any, name: Any) -> tuple[Reservation, PodAgent]:
-        """An active reservation of the caller, and its node; nobody else reaches a session, not even an admin."""
+    def logs(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Events and last lines of the log of a session that is a pod, also while it starts."""
+        doing = "read the log of a reservation"
+        id_, name = content.pop("reservation", None), content.pop("node", None)
+        nothing_left(content)
+        row, agent = self._pod(caller, doing, id_, name, STARTED)
+        with _as_answer(doing):
+            return {"lines": list(agent.logs(row.id, row.attempt))}
+
+    def _pod(
+        self, caller: Caller, doing: str, id_: Any, name: Any, states: Collection[State] = (State.ACTIVE,)
+    ) -> tuple[Reservation, PodAgent]:
+        """A reservation of the caller in these states, and its node; nobody else reaches it, not even an admin."""
         with self._lock:
             row = self.store.load().reservations.get(id_) if isinstance(id_, str) else None
         if row is None:
@@ -177,7 +189,7 @@ class Service:
         if row.person != caller.person:
             raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
         names = [slot.node for slot in row.slots]
-        if row.state is not State.ACTIVE or name not in names:
+        if row.state not in states or name not in names:
             wrong = f"reservation {row.id} is {row.state}" + (f" on {', '.join(names)}" if names else "")
             raise InvalidInput(doing, wrong, "`gpuctl reservations show` prints its state")
         agent = self.agents[name]
@@ -493,7 +505,8 @@ _CALLS: dict[str, Call] = {
     "state": Service.state,
     "history": Service.history,
 }
-_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login}  # which are asked meanwhile: others do not wait for them
+# Nodes are asked for these: others do not wait meanwhile.
+_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login, "logs": Service.logs}
 
 
 @contextmanager

@@ -17,10 +17,12 @@ from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.domain.pod_status import ending, last_termination, runs, statuses
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config, pod_exec, port_stream
+from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
 from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import model, objects, scripts, ssh_files
+from gpuctl.engine import printable
 from gpuctl.nodes.api_view import gpus_of
 from gpuctl.reservations.agent import (
     Delivery,
@@ -49,6 +51,7 @@ ZONE, INSTANCE, PRODUCT = "topology.kubernetes.io/zone", "node.kubernetes.io/ins
 ANSWER_S, GREETING_S = 10.0, 3.0
 PATIENCE_S = 10.0  # with an API that does not answer; people wait for half a minute
 CLOSED_S = 60.0  # for a node on which the cluster did not start a pod
+LOG_LINES, LOG_BYTES = 200, 1 << 18
 MOST_AT_ONCE = 8  # pods of a node that are asked at the same time
 START_S = 1800  # for a pod: images of tens of gigabytes are pulled
 STUCK_S = 90  # that a container may not start: kubelets try again after 10, 20 and 40 s
@@ -240,7 +243,7 @@ class PodNode:
     def _check_start(self, pod: Object, values: PodValues) -> None:
         """Return if a pod is ready and its sshd answers; `NotReady` while it may become so."""
         state = eks_pod.progress_of(self._site.cluster, pod)
-        words = state.summary + (f": {state.trouble}" if state.trouble else "")
+        words = printable(state.summary + (f": {state.trouble}" if state.trouble else ""))
         if eks_pod.lacks_sshd(pod):
             self._fail("the image has no sshd: it needs openssh-server", values)
         if state.ready and self._greets(pod):
@@ -408,6 +411,23 @@ class PodNode:
             token = eks_pod_jupyter.token(self._site.cluster, _place(pod), pod) if has_jupyter else ""
             return PodLogin(scripts.SSH_PORT, key, ssh_files.alias(meta["uid"]), token)
 
+    def logs(self, reservation: str, attempt: int) -> Sequence[str]:
+        cluster = self._site.cluster
+        with _as_a_node():
+            pod = self._pod(reservation, attempt)
+            found = cluster.find_by(cluster.kind("v1", "Event"), f"involvedObject.uid={pod['metadata']['uid']}")
+            events = [f"{one.get('type')} {one.get('reason')}: {one.get('message')}" for one in found]
+            path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), pod['metadata']['name'])}/log"
+            query = [("container", objects.CONTAINER), ("tailLines", str(LOG_LINES)), ("limitBytes", str(LOG_BYTES))]
+            request = Request(f"read the log of {name_of(pod)}", "GET", path, query)
+            try:
+                lines = list(cluster.lines(request, Stop(), ANSWER_S))
+            except Unreachable:
+                raise
+            except GpuctlError as error:  # such as a container that has not started yet
+                lines = [f"no log: {error.wrong}"]
+        return [printable(line) for line in (*events, *lines)]
+
     def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
         with _as_a_node():
             name = self._pod(reservation, attempt)["metadata"]["name"]
@@ -498,6 +518,6 @@ def _why_ended(pod: Object) -> str:
     """Why a pod does not run any more, such as an eviction."""
     status = pod.get("status") or {}
     if status.get("reason"):
-        return f"{status['reason']}: {status.get('message') or 'no message'}"
+        return printable(f"{status['reason']}: {status.get('message') or 'no message'}")
     endings = [ending(one) for one in map(last_termination, statuses(pod)) if one is not None]
-    return "; ".join(endings) or "its pod has ended"
+    return printable("; ".join(endings) or "its pod has ended")

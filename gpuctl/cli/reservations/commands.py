@@ -239,6 +239,22 @@ def jupyter_(id_: str | None, token: bool, local: int | None, socket: Path) -> N
     sys.exit(reservations_connect.forward_jupyter(client, row, local, output.jupyter_address))
 
 
+@click.command(name="logs")
+@id_argument
+@click.option("--node", help="Node of a reservation on several nodes; default: the first.")
+@socket_option
+def logs_(id_: str | None, node: str | None, socket: Path) -> None:
+    """Print events and the end of the log of your session, where sessions are pods, also while it starts."""
+    from gpuctl.reservations.client import Client
+
+    doing, client = "read the log of a reservation", Client(socket)
+    row = client.mine(id_, doing, chooser())
+    if not row["slots"]:
+        raise InvalidInput(doing, f"reservation {row['id']} is {row['state']}", "it has no pod yet")
+    for line in client.logs(row["id"], node or row["slots"][0]["node"]):
+        click.echo(line)
+
+
 @click.command(name="ssh-config")
 @id_argument
 @socket_option

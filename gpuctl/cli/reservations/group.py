@@ -8,7 +8,7 @@ from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
     *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
-    *("list", "queue", "show", "ssh-config", "tunnel"),
+    *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
 _MEMBERS["serve"] = "gpuctl.cli.reservations.serve:serve_"

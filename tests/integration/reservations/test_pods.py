@@ -153,6 +153,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     shell = site.ssh(id_, "id -u; echo $GPUCTL_RESERVATION; touch /workspace/stays; cat /etc/motd")
     assert shell.returncode == 0, shell.stderr
     assert shell.stdout.split()[:2] == ["1000", id_]
+    assert "Server listening on 127.0.0.1 port 2222" in site.run("reservations", "logs").out
     assert "/workspace is the disk and stays when the session ends" in shell.stdout
     [pod] = site.pods()
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
@@ -233,6 +234,8 @@ def test_a_pod_that_goes_ends_its_reservation_with_the_reason_and_a_bad_image_is
     bad = site.reserve("--image", "localhost/none:1", "--hours", "1", "--no-wait")["id"]
     site.until(lambda: "localhost/none:1" in site.show(bad)["reason"])
     assert site.show(bad)["state"] == "preparing"
+    log = site.run("reservations", "logs", bad)
+    assert (log.code, "localhost/none:1" in log.out, "no log: " in log.out) == (0, True, True), log.err
     site.cancel(bad)
 
 

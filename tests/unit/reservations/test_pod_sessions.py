@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +49,11 @@ class StandinPods(SimulatedNode):
         if self.trouble:
             raise self.trouble
         return PodLogin(2222, "ssh-ed25519 AAAA", f"{reservation}-{attempt}")
+
+    def logs(self, reservation: str, attempt: int) -> Sequence[str]:
+        if self.trouble:
+            raise self.trouble
+        return [f"Normal Pulling: {reservation} {attempt}"]
 
     def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
         if self.trouble:
@@ -149,6 +154,8 @@ def test_a_session_that_is_not_active_or_elsewhere_has_no_login() -> None:
     lab.node.waits = "its pod was made"
     id_ = lab.submit()["id"]
     assert "is preparing on n1" in lab.ask(ADA, "login", reservation=id_, node="n1")["error"]
+    assert lab.ask(ADA, "logs", reservation=id_, node="n1") == {"lines": [f"Normal Pulling: {id_} 1"]}
+    assert "it belongs to ada" in lab.ask(BOB, "logs", reservation=id_, node="n1")["error"]
     lab.node.waits = ""
     lab.service.pass_once()
     assert "is active on n1" in lab.ask(ADA, "login", reservation=id_, node="n2")["error"]
