@@ -353,8 +353,10 @@ class PodNode:
             if ready.get("status") != "True":
                 raise OSError(f"its kubelet is not ready: {kube_nodes.reason(ready)}")
             ours = self._ours()
-            sessions = [_as_session(pod) for pod in ours if not _has_ended(pod)]
-            ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in ours if _has_ended(pod)}
+            # One that ends already is no session: an order to end it would be given in each pass.
+            over = [pod for pod in ours if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]]
+            sessions = [_as_session(pod) for pod in ours if pod not in over]
+            ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in over}
             return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends)
 
     def _why_closed(self, node: Object) -> str:
@@ -515,8 +517,10 @@ def _has_ended(pod: Object) -> bool:
 
 
 def _why_ended(pod: Object) -> str:
-    """Why a pod does not run any more, such as an eviction."""
+    """Why a pod does not run any more, such as an eviction, or will not."""
     status = pod.get("status") or {}
+    if not _has_ended(pod):
+        return "its pod was deleted"
     if status.get("reason"):
         return printable(f"{status['reason']}: {status.get('message') or 'no message'}")
     endings = [ending(one) for one in map(last_termination, statuses(pod)) if one is not None]

@@ -13,6 +13,7 @@ LONGEST_FIRST = (
     "tests/integration/nccl/test_isolation.py",
     "tests/integration/nccl/test_command.py",
     "tests/integration/cluster/inside/",
+    "tests/integration/reservations/test_pods.py",
     "tests/integration/cluster/sync/",
     "tests/integration/cluster/train/",
     "tests/integration/cluster/deploy/",

@@ -261,6 +261,16 @@ def test_a_hand_edit_or_another_namespace_hides_no_pod(cluster: Cluster) -> None
         made.obey(Order(OrderKind.CLEAR, "n1", 6, "r1", 1), "ada")
 
 
+def test_a_pod_that_ends_already_is_no_session_and_no_new_order(cluster: Cluster) -> None:
+    made = prepared(cluster)
+    [path] = [path for path in cluster.items if "/pods/" in path]
+    cluster.items[path]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = made.observe(5)
+    assert (found.sessions, found.ends) == ([], {"r1": "its pod was deleted"})
+    with pytest.raises(NotReady, match="Pod r1-1 ends"):
+        made.obey(Order(OrderKind.CLEAR, "n1", 6, "r1", 1), "ada")
+
+
 def test_clearing_an_attempt_leaves_the_next_one(cluster: Cluster) -> None:
     made = prepared(cluster)
     made.obey(Order(OrderKind.CLEAR, "n1", 6, "r1", 2), "ada")
