@@ -32,12 +32,13 @@ NOT_FOUND: Answer = (404, json.dumps({"__type": "ResourceNotFoundException", "me
 
 @dataclass(frozen=True)
 class Received:
-    """A request. `operation`: of the query and JSON protocols; of REST, the path."""
+    """A request. `operation`: of the query and JSON protocols; of REST, the path. `query`: of its address."""
 
     operation: str
     method: str
     path: str
     body: bytes
+    query: str = ""
 
 
 Forward = Callable[[], Answer]  # moto's own answer
@@ -242,11 +243,11 @@ def backend(service: str) -> Any:
 
 
 @contextmanager
-def eks_endpoint() -> Iterator[tuple[str, Additions]]:
-    """URL of moto with additions, and these."""
+def eks_endpoint(more: Additions | None = None) -> Iterator[tuple[str, Additions]]:
+    """URL of moto with additions (`more`, or plain ones), and these."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    additions, moto = Additions(), DomainDispatcherApplication(create_backend_app)
+    additions, moto = more or Additions(), DomainDispatcherApplication(create_backend_app)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(additions, moto))
     server.daemon_threads = True  # of connections that clients keep
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -272,7 +273,8 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            path = unquote(self.path.partition("?")[0])
+            path, _, query = self.path.partition("?")
+            path = unquote(path)
             headers: dict[str, str] = {}
 
             def forward() -> Answer:
@@ -291,7 +293,7 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
             found = re.search(rb"Action=(\w+)", body)
             target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
             operation = found[1].decode() if found else target or path
-            status, text = additions.respond(Received(operation, self.command, path, body), forward)
+            status, text = additions.respond(Received(operation, self.command, path, body, query), forward)
             plain = text.encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Type": "text/xml", "Content-Length": str(len(plain))}.items():
