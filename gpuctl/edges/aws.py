@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -238,6 +239,7 @@ THROTTLED = frozenset(
         *("TooManyRequestsException", "SlowDown"),
     ]
 )
+DENIED = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")
 LOGIN = "{login}"  # of a hint: how to log in again
 # Codes, error, what is wrong and what to try. The codes are parts of AWS's, so that a.b.NotFound is one, too.
 ANSWERS: tuple[tuple[tuple[str, ...], type[GpuctlError], str, str], ...] = (
@@ -314,7 +316,9 @@ class _Translated:
             return Unreachable(self.doing, wrong, "wait a minute; other programs of this account and region count, too")
         for parts, kind, wrong, hint in ANSWERS:
             if any(part in code for part in parts):
-                words = {"action": self.action, "message": message or code, "login": self.login}
+                denied = DENIED.search(message)  # another action that the request needs, such as iam:PassRole
+                action = denied[1] if denied else self.action
+                words = {"action": action, "message": message or code, "login": self.login}
                 return kind(self.doing, f"{wrong.format(**words)} ({code})", hint.format(**words))
         failed = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
         kind = NoAnswer if failed else GpuctlError

@@ -24,7 +24,6 @@ from gpuctl.workflows.eks_plan import EksPlan
 GPU_FAMILIES = ("p", "g")
 # Checks that count what an interrupted run made: with that beside the plan's demand, it would count twice.
 COUNT_NODES = frozenset({"quota", "reservation", "addresses"})
-COUNT_NETWORK = frozenset({"limit"})
 
 
 def started(aws: Aws, cluster: EksCluster) -> State:
@@ -36,7 +35,7 @@ def started(aws: Aws, cluster: EksCluster) -> State:
 
 def plan(aws: Aws, cluster: EksCluster, state: State, refresh: bool = False) -> EksPlan:
     """The plan, without findings on what an earlier run made. `refresh`: ask for prices, too."""
-    made = eks_plan.plan(aws, cluster, refresh)
+    made = eks_plan.plan(aws, cluster, refresh, state)
     return replace(made, findings=due(made.findings, state, cluster))
 
 
@@ -48,8 +47,6 @@ def due(findings: Sequence[Finding], state: State, cluster: EksCluster) -> list[
     skipped = set[str]()
     if any(one.ours for one in state.of(Kind.CLUSTER)):
         skipped.add("name")
-    if state.of(Kind.VPC):
-        skipped |= COUNT_NETWORK
     exist = {one.name for one in state.of(Kind.GROUP)}
     there = _counted([one for one in cluster.node_groups if one.name in exist])
     left = _counted([one for one in cluster.node_groups if one.name not in exist])

@@ -106,21 +106,24 @@ def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, 
             operation = found[1].decode() if found else target or self.path.partition("?")[0]
             received.append(operation)
             injected = inject(operation)
-            status, text = (injected[0], injected[1].encode()) if injected else self._forwarded(body)
+            status, text, headers = (injected[0], injected[1].encode(), {}) if injected else self._forwarded(body)
             self.send_response(status)
-            self.send_header("Content-Type", "text/xml")
+            for name, value in {**headers, "Content-Type": "text/xml"}.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
 
         do_POST = do_GET = _answer  # noqa: N815 - names of the standard library
 
-        def _forwarded(self, body: bytes) -> tuple[int, bytes]:
+        def _forwarded(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+            """Status and body, and the headers that name an error."""
             connection = http.client.HTTPConnection(behind, timeout=30)
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
-                return answer.status, answer.read()
+                kept = {name: value for name, value in answer.getheaders() if name.lower().startswith("x-amzn")}
+                return answer.status, answer.read(), kept
             finally:
                 connection.close()
 

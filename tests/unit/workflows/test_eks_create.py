@@ -27,10 +27,10 @@ VPC, CLUSTER, GROUP = (Object(kind, "x", ours=True) for kind in (Kind.VPC, Kind.
     ("objects", "skipped"),
     [
         ([], set()),
-        ([ROLE, VPC], {"limit"}),
-        ([ROLE, VPC, CLUSTER], {"limit", "name"}),
-        ([ROLE, VPC, CLUSTER, GROUP], {"limit", "name", "quota", "addresses"}),
-        ([ROLE, VPC, CLUSTER, Object(Kind.GROUP, "y", ours=True)], {"limit", "name"}),
+        ([ROLE, VPC], set()),
+        ([ROLE, VPC, CLUSTER], {"name"}),
+        ([ROLE, VPC, CLUSTER, GROUP], {"name", "quota", "addresses"}),
+        ([ROLE, VPC, CLUSTER, Object(Kind.GROUP, "y", ours=True)], {"name"}),
         ([Object(Kind.CLUSTER, "x")], set()),  # of somebody else: its name is taken
     ],
 )
