@@ -6,9 +6,12 @@ import json
 from datetime import timedelta
 from typing import Any
 
+from tests.rig.aws_endpoint import client
 from tests.rig.eks_endpoint import ACCOUNT, REGION, backend
-from tests.rig.eks_refusing_account import NO_ROOM
-from tests.rig.eks_trial import CPU, NOW, SPOT, Cause, G, Inject, P, World, efa, group, text
+from tests.rig.eks_refusing_account import NO_ROOM, ON_DEMAND, SPOT
+from tests.rig.eks_trial import NOW, Cause, Inject, World, efa, group, text
+
+G, P, CPU = ON_DEMAND["g"], ON_DEMAND["p"], ON_DEMAND["c"]
 
 OWN = "10.20.0.0/16"
 TRUST = json.dumps({"Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}}]})
@@ -50,7 +53,7 @@ def unused_reservation(world: World) -> str:
 
 def two_groups(world: World) -> str:
     pair = (group(count=1), group(count=1, name="more"))
-    return quota(G, 6, *pair)(world)
+    return quota(G, 7, *pair)(world)
 
 
 def limit(name: str, used: str) -> Inject:
@@ -75,7 +78,7 @@ def reserved(kind: str = "p4d.24xlarge", capacity: str = "reservation", zones: s
     return inject
 
 
-def on_block(zones: str = "abc", capacity: str = "block", desired: int = 2, **changed: Any) -> Inject:
+def on_block(*, zones: str = "abc", capacity: str = "block", desired: int = 2, **changed: Any) -> Inject:
     def inject(world: World) -> str:
         world.block(**changed)
         more = {"capacity": capacity, "reservation": "cr-0a1b2c3d", "desired": desired}
@@ -208,7 +211,9 @@ def version(name: str, ended_days: int | None = None) -> Inject:
 
 
 def name_taken(world: World) -> str:
-    backend("eks").create_cluster("lab", "arn:aws:iam::1:role/x", {"subnetIds": []})
+    role(world, "theirs", {})
+    arn = next(one.arn for one in backend("iam").roles.values() if one.name.endswith("theirs"))
+    backend("eks").create_cluster("lab", arn, {"subnetIds": [world.public["a"]]})
     return text(world)
 
 
@@ -251,10 +256,43 @@ def allowed(blocks: list[str]) -> Inject:
     return lambda world: text(world, allowed=blocks)
 
 
+def own(*groups: dict[str, Any], **more: Any) -> Inject:
+    return lambda world: text(world, *groups, vpc=OWN, **more)
+
+
+def reserved_where_no_cluster_is(world: World) -> str:
+    world.reserve(kind="p5.48xlarge", availabilityZoneId="use1-az3")
+    wanted = group("p5.48xlarge", 2, capacity="reservation", reservation="cr-0a1b2c3d")
+    return own(wanted)(world)
+
+
+def tight(world: World) -> str:
+    """One node leaves a load balancer no room."""
+    names = world.small("10.11.0.0/16", "10.11.0.0/26", "10.11.1.0/26")
+    for name in names:
+        addresses = {"SecondaryPrivateIpAddressCount": 31, "Description": "AWS Lambda VPC ENI-train-1"}
+        world.ec2.create_network_interface(SubnetId=name, **addresses)
+    return text(world, group(max_pods=4), subnets=names)
+
+
+def balancer(world: World, plain: str) -> str:
+    """Refusal of a load balancer in the subnets of a cluster, as its controller makes one."""
+    names = json.loads(plain)["subnets"]
+    try:
+        elb(world).create_load_balancer(Name="pod", Subnets=names, Type="network")
+    except Exception as error:  # noqa: BLE001 - botocore makes its classes at run time
+        return str(error)
+    return ""
+
+
+def elb(world: World) -> Any:
+    return client(world.url, "elbv2")
+
+
 CAUSES = [
     Cause("CreateCluster denied", "permissions", "", denied("eks:CreateCluster"), "eks:CreateCluster"),
     Cause("PassRole denied", "permissions", "", denied("iam:PassRole"), "iam:PassRole"),
-    Cause("RunInstances denied", "permissions", "", denied("ec2:RunInstances"), "CreateNodegroup"),
+    Cause("RunInstances denied", "permissions", "", denied("ec2:RunInstances"), "ec2:RunInstances"),
     Cause("CreateRole denied", "permissions", "", denied("iam:CreateRole"), "iam:CreateRole"),
     Cause("CreateVpc denied", "permissions", "", denied("ec2:CreateVpc", vpc=OWN), "ec2:CreateVpc"),
     Cause("AllocateAddress denied", "permissions", "", denied("ec2:AllocateAddress", vpc=OWN), "ec2:AllocateAddress"),
@@ -287,7 +325,7 @@ CAUSES = [
         beside=["network"],
     ),
     Cause("subnets of two VPCs", "zones", "lab", several_vpcs, "same VPC", beside=["addresses"]),
-    Cause("subnet that does not exist", "zones", "lab", missing_subnet, "subnet-0dead00d"),
+    Cause("subnet that does not exist", "zones", "lab", missing_subnet, "of 2 are listed"),
     Cause("no such reservation", "reservation", "gpu", no_reservation, "no subnet lies there"),
     Cause("reservation cancelled", "reservation", "gpu", reserved(state="cancelled"), NO_ROOM),
     Cause("reservation full", "reservation", "gpu", reserved(availableInstanceCount=1), NO_ROOM),
@@ -326,6 +364,15 @@ CAUSES = [
         *("no addresses for the control plane", "addresses", "lab"),
         *(no_room_for_control_plane, "InsufficientFreeAddresses"),
     ),
+    Cause(
+        *("no room for a load balancer", "addresses", "subnet-*", tight, "InvalidSubnet"),
+        verdict="WARN",
+        later=balancer,
+    ),
+    Cause(
+        *("reservation where EKS has no control plane", "zones", "lab"),
+        *(reserved_where_no_cluster_is, "a VPC of its own reaches none of these"),
+    ),
     Cause("no free /28", "addresses", "gpu", fragmented, "InsufficientCidrBlocks"),
     Cause("private subnets without a way out", "network", "subnet-*", no_way_out, "failed to join"),
     Cause("one endpoint missing", "network", "subnet-*", endpoint_missing, "failed to join"),
@@ -361,10 +408,10 @@ CAUSES = [
         *("image for another processor", "image", "gpu"),
         *(lambda world: text(world, group("g5g.xlarge")), "not a valid instance type for requested amiType"),
     ),
-    Cause("name taken", "name", "lab", name_taken, "does not have gpuctl's tags"),
-    Cause("role taken", "parts", "*node", role_taken, "does not have gpuctl's tags"),
-    Cause("role that does not trust EKS", "parts", "*cluster", bad_trust, "could not be assumed"),
-    Cause("part made twice", "parts", "vpc*", half_made_twice, "more than one of a part"),
+    Cause("name taken", "name", "lab", name_taken, "ResourceInUseException"),
+    Cause("role taken", "parts", "*(node)", role_taken, "does not have gpuctl's tags"),
+    Cause("role that does not trust EKS", "parts", "*(cluster)", bad_trust, "could not be assumed"),
+    Cause("part made twice", "parts", "VPC *", half_made_twice, "more than one of a part"),
     Cause("private blocks allowed", "network", "lab", allowed(["10.0.0.0/8"]), "publicAccessCidrs"),
     Cause(
         *("addon not for the version", "addons", "kubecost_kubecost"),
@@ -376,6 +423,84 @@ CAUSES = [
         "invalid principal",
     ),
 ]
+
+
+def spread(world: World) -> str:
+    world.account.groups["theirs"] = ("spread", "available")
+    return text(world, group(count=14, placement="theirs"))
+
+
+def private_with_endpoints(world: World) -> str:
+    plain = no_way_out(world)
+    world.endpoints(json.loads(plain)["subnets"][0], "ec2", "ecr.api", "ecr.dkr", "s3", "sts")
+    return plain
+
+
+def resumed(world: World) -> str:
+    """An interrupted run has made the first role."""
+    trust = TRUST.replace("lambda", "eks")
+    role(world, "cluster", {**TAGS, "gpuctl:part": "cluster"}, trust)
+    return text(world, vpc=OWN)
+
+
+def exactly(world: World) -> str:
+    """The quota is what the nodes need, and the last VPC and address are free."""
+    quota(G, 8)(world)
+    limit("VPCs per Region", "vpcs")(world)
+    world.account.quota["vpc"]["VPCs per Region"] += 1
+    return text(world, group(count=2), vpc=OWN)
+
+
+def scheduled(world: World) -> str:
+    """A reservation in its placement group, and nodes that are not yet desired beyond its room."""
+    arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:placement-group/theirs"
+    world.account.groups["theirs"] = ("cluster", "available")
+    world.reserve(placementGroupArn=arn)
+    return efa(world, capacity="reservation", reservation="cr-0a1b2c3d", placement="theirs")
+
+
+def on_running_block(world: World) -> str:
+    world.block()
+    plain = json.loads(efa(world, "p5.48xlarge", capacity="block", reservation="cr-0a1b2c3d"))
+    return json.dumps({**plain, "ttl": "8h"})
+
+
+def mixed(world: World) -> str:
+    groups = (group(), group("g5.xlarge", name="a10"), group("c5.large", name="cpu", ami=ami("c5")))
+    return text(world, *groups, admins=[f"arn:aws:iam::{ACCOUNT}:role/Admin"], addons=["aws-ebs-csi-driver"])
+
+
+def with_prefixes(world: World) -> str:
+    return text(world, group(max_pods=30), cni=["ENABLE_PREFIX_DELEGATION=true"])
+
+
+GOOD: dict[str, Inject] = {
+    "one g4dn in given subnets": text,
+    "one g4dn in a VPC of its own": own(),
+    "spot": lambda world: text(world, group(count=4, capacity="spot")),
+    "spot of P5": lambda world: efa(world, "p5.48xlarge", capacity="spot"),
+    "EFA in private subnets": efa,
+    "p5 with EFA": lambda world: efa(world, "p5.48xlarge"),
+    "p5 with all its bandwidth": lambda world: efa(world, "p5.48xlarge", layout="bandwidth"),
+    "p6-b300, in two zones": lambda world: efa(world, "p6-b300.48xlarge"),
+    "EFA in a VPC of its own": own(group("p4d.24xlarge", 2, placement="cluster")),
+    "cluster placement group": lambda world: text(world, group(count=2, placement="cluster")),
+    "spread placement group": spread,
+    "reservation": reserved(),
+    "reservation in a placement group": scheduled,
+    "block until after the time to live": on_running_block,
+    "private subnets with endpoints": private_with_endpoints,
+    "Arm": lambda world: text(world, group("g5g.xlarge", ami="AL2023_ARM_64_NVIDIA"), zones="abc"),
+    "Bottlerocket with taints": lambda world: text(
+        world, group(ami="BOTTLEROCKET_x86_64_NVIDIA", taints=["nvidia.com/gpu:NoSchedule"])
+    ),
+    "three groups, an administrator, an addon": mixed,
+    "prefixes": with_prefixes,
+    "no node yet": lambda world: text(world, {**group(), "desired": 0}),
+    "public endpoint for one block": allowed(["203.0.113.0/24"]),
+    "the last of each quota": exactly,
+    "half made": resumed,
+}
 
 
 def _vpc(world: World) -> str:

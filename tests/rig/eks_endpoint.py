@@ -252,7 +252,9 @@ def eks_endpoint(more: Additions | None = None) -> Iterator[tuple[str, Additions
     server.daemon_threads = True  # of connections that clients keep
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # read when moto is asked for the first time
+        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+        for service in ("ec2", "eks", "iam"):  # which may have objects of other tests, and no policies of AWS
+            backend(service).reset()
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", additions

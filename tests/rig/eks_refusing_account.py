@@ -37,7 +37,7 @@ SERVICES = {"ec2", "vpc", "eks"}
 NO_CLUSTER = ("use1-az3", "usw1-az2", "cac1-az3")
 MAIN_ADDONS = {"vpc-cni", "kube-proxy", "coredns", "aws-ebs-csi-driver", "eks-pod-identity-agent"}
 NS = "http://ec2.amazonaws.com/doc/2016-11-15/"
-NO_ROOM = "the requested reservation does not have sufficient compatible and available capacity for this request."
+NO_ROOM = "The requested reservation does not have sufficient compatible and available capacity for this request."
 LAUNCH = "Could not launch {} Instances. {} - {} Launching EC2 instance failed."
 JOIN = {"code": "NodeCreationFailure", "message": "Instances failed to join the kubernetes cluster"}
 
@@ -77,6 +77,7 @@ class RefusingAccount(Additions):
     addon_names: set[str] = field(default_factory=lambda: set(MAIN_ADDONS))
     running: Counter[tuple[str, str]] = field(default_factory=Counter)
     taken: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)  # addresses that the VPC CNI holds for pods, by subnet
     broken: dict[str, dict[str, Any]] = field(default_factory=dict)  # cluster -> health issue with which it fails
 
     def respond(self, request: Received, forward: Forward) -> Answer:
@@ -108,17 +109,12 @@ class RefusingAccount(Additions):
         if request.operation == "SimulatePrincipalPolicy":
             return 200, self._simulated(query)
         if request.operation == "DescribePlacementGroups" and "Filter.1.Name" not in query:
-            own = {name: ("cluster", "available") for name in self.placement}
-            items = "".join(
-                f"<item><groupName>{name}</groupName><strategy>{strategy}</strategy><state>{state}</state></item>"
-                for name, (strategy, state) in {**self.groups, **own}.items()
-            )
-            return 200, XML.format(request.operation, f"<placementGroupSet>{items}</placementGroupSet>")
+            return 200, self._groups_listed(request)
         if request.operation == "GetAccountSummary":
-            pairs = {"Roles": len(backend("iam").roles), "RolesQuota": self.most_roles}
-            items = "".join(f"<entry><key>{key}</key><value>{one}</value></entry>" for key, one in pairs.items())
-            inner = f"<GetAccountSummaryResult><SummaryMap>{items}</SummaryMap></GetAccountSummaryResult>"
-            return 200, XML.format(request.operation, inner)
+            return 200, self._summary(request)
+        return self._of_eks(request)
+
+    def _of_eks(self, request: Received) -> Answer | None:
         if request.path == "/cluster-versions":
             return 200, json.dumps({"clusterVersions": self._versions()})
         if request.path == "/addons/supported-versions":
@@ -127,6 +123,20 @@ class RefusingAccount(Additions):
             versions = [{"addonName": name, "addonVersions": [{"addonVersion": "v1"}]} for name in known]
             return 200, json.dumps({"addons": versions})
         return None
+
+    def _groups_listed(self, request: Received) -> str:
+        own = dict.fromkeys(self.placement, ("cluster", "available"))
+        items = "".join(
+            f"<item><groupName>{name}</groupName><strategy>{strategy}</strategy><state>{state}</state></item>"
+            for name, (strategy, state) in {**self.groups, **own}.items()
+        )
+        return XML.format(request.operation, f"<placementGroupSet>{items}</placementGroupSet>")
+
+    def _summary(self, request: Received) -> str:
+        pairs = {"Roles": len(backend("iam").roles), "RolesQuota": self.most_roles}
+        items = "".join(f"<entry><key>{key}</key><value>{one}</value></entry>" for key, one in pairs.items())
+        inner = f"<GetAccountSummaryResult><SummaryMap>{items}</SummaryMap></GetAccountSummaryResult>"
+        return XML.format(request.operation, inner)
 
     def _simulated(self, query: Mapping[str, str]) -> str:
         names = [value for key, value in query.items() if key.startswith("ActionNames.member.")]
@@ -165,7 +175,19 @@ class RefusingAccount(Additions):
             body = json.loads(request.body)
             rules = {"node-groups": self._group, "addons": self._addon, "access-entries": self._entry}
             rules[cluster[2]](cluster[1], body)
+        if request.operation == "CreateLoadBalancer":
+            self._load_balancer(parse_qs(request.body.decode()))
         self._limits(request.operation)
+
+    def _load_balancer(self, query: Mapping[str, list[str]]) -> None:
+        """A load balancer needs eight free addresses beside what nodes and the VPC CNI hold."""
+        names = [values[0] for key, values in query.items() if key.startswith("Subnets.member.")]
+        for row in self._subnets(names):
+            if self._free(row) - self.held[row["SubnetId"]] < 8:
+                message = (
+                    f"Not enough IP space available in {row['SubnetId']}. ELB requires at least 8 free IP addresses"
+                )
+                raise Refused("InvalidSubnet", f"{message} in each subnet.")
 
     def _permissions(self, request: Received) -> None:
         for action in _actions(request):
@@ -211,7 +233,7 @@ class RefusingAccount(Additions):
         config = body["resourcesVpcConfig"]
         self._cluster_subnets(config["subnetIds"], body["name"])
         allowed = [IPv4Network(one) for one in config.get("publicAccessCidrs", ())]
-        if [one for one in allowed if one.is_private and one.prefixlen]:
+        if any(one.subnet_of(IPv4Network(block)) for one in allowed for block in ("10.0.0.0/8", "192.168.0.0/16")):
             raise Refused(wrong, "The following CIDRs are invalid in publicAccessCidrs: reserved addresses")  # (*)
         if len(allowed) > self.quota["eks"]["Public endpoint access CIDR ranges per cluster"]:
             raise Refused(wrong, "The limit of publicAccessCidrs is reached")  # (*)
@@ -222,7 +244,9 @@ class RefusingAccount(Additions):
             raise Refused("InvalidParameterException", "Subnets specified must belong to the same VPC")  # (*)
         refused = [one["AvailabilityZone"] for one in rows if one["AvailabilityZoneId"] in NO_CLUSTER]
         if refused:
-            message = f"Cannot create cluster '{cluster}' because {refused[0]}, the targeted availability zone, does not"
+            message = (
+                f"Cannot create cluster '{cluster}' because {refused[0]}, the targeted availability zone, does not"
+            )
             raise Refused("UnsupportedAvailabilityZoneException", f"{message} currently have sufficient capacity")
         if len({one["AvailabilityZoneId"] for one in rows}) < 2:
             message = "Subnets specified must be in at least two different AZs"
@@ -260,9 +284,6 @@ class RefusingAccount(Additions):
             raise Refused("ResourceLimitExceededException", "The limit of nodegroups is reached")  # (*)
         if body["scalingConfig"]["maxSize"] > eks["Nodes per managed node group"]:
             raise Refused(wrong, "maxSize is above the limit of nodes of a nodegroup")  # (*)
-        if any(re.search(r"(^|\.)(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)/", key) for key in body["labels"]):
-            prefixes = "[kubernetes.io/, k8s.io/, eks.amazonaws.com/]"
-            raise Refused(wrong, f"Label cannot contain reserved prefixes {prefixes}")
         data = _template(body["launchTemplate"])
         kind = type_of(data["InstanceType"])
         is_arm = "arm64" in kind["ProcessorInfo"]["SupportedArchitectures"]
@@ -297,11 +318,16 @@ class RefusingAccount(Additions):
             return
         self.running[data["InstanceType"], market] += count
         for number in range(count):
-            self.taken[rows[number % len(rows)]["SubnetId"]] += _addresses(data)
+            subnet = rows[number % len(rows)]["SubnetId"]
+            self.taken[subnet] += _addresses(data)
+            # By its default the CNI holds all addresses of the first interface, and of one more in reserve.
+            each = type_of(data["InstanceType"])["NetworkInfo"]["Ipv4AddressesPerInterface"]
+            self.held[subnet] += 2 * each - 1
         if market == "Capacity Block":
             tags = {"eks:cluster-name": cluster, "eks:nodegroup-name": body["nodegroupName"]}
-            place = {"instance_type": "c5.large", "subnet_id": rows[0]["SubnetId"], "tags": {"instance": tags}}
-            backend("ec2").run_instances("ami-12c6146b", count, "", [], **place)
+            tagged = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": one} for key, one in tags.items()]}]
+            wanted = {"ImageId": "ami-12c6146b", "MinCount": count, "MaxCount": count, "InstanceType": "c5.large"}
+            self._ec2("run_instances", **wanted, SubnetId=rows[0]["SubnetId"], TagSpecifications=tagged)
 
     def _launch(
         self, data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], count: int, market: str
@@ -383,7 +409,7 @@ class RefusingAccount(Additions):
         margin = timedelta(minutes=40) if one["reservationType"] == "capacity-block" else timedelta(0)
         is_over = end is not None and end - margin <= datetime.now(UTC)
         if not fits or one["state"] != "active" or is_over or one["availableInstanceCount"] < count:
-            yield "ReservationCapacityExceeded", NO_ROOM.capitalize()
+            yield "ReservationCapacityExceeded", NO_ROOM
         group = (data.get("Placement") or {}).get("GroupName", "")
         if one.get("placementGroupArn", "").rpartition("/")[2] != group and one.get("placementGroupArn"):
             message = f"We currently do not have sufficient {data['InstanceType']} capacity"
@@ -410,7 +436,7 @@ class RefusingAccount(Additions):
         """True if an aligned /28 of a subnet holds nothing, looked for address by address."""
         (row,) = self._subnets([subnet])
         block = IPv4Network(row["CidrBlock"])
-        used = {int(one) for one in (*block[:4], block[-1])}
+        used = {int(one) for one in (*list(block)[:4], block[-1])}
         for one in backend("ec2").enis.values():
             if one.subnet.id == subnet:
                 used |= {int(IPv4Address(each["PrivateIpAddress"])) for each in one.private_ip_addresses}
@@ -419,7 +445,7 @@ class RefusingAccount(Additions):
     def _unreachable(self, row: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
         """True if nodes in a subnet reach neither the control plane nor AWS's services."""
         vpc = backend("ec2").vpcs[row["VpcId"]]
-        if vpc.enable_dns_support != "true" or vpc.enable_dns_hostnames != "true":
+        if not all(str(one).lower() == "true" for one in (vpc.enable_dns_support, vpc.enable_dns_hostnames)):
             return True
         return not self._way_out(row, data) or not self._passes(row)
 
@@ -438,7 +464,7 @@ class RefusingAccount(Additions):
             nat = nats.get(default[0]["NatGatewayId"])
             return nat is not None and nat.state == "available"
         if default and default[0].get("GatewayId", "").startswith("igw-"):
-            public = row["MapPublicIpOnLaunch"] and len(data.get("NetworkInterface") or [0]) == 1
+            public = row["MapPublicIpOnLaunch"] and len(data.get("NetworkInterfaces") or [0]) == 1
             if public:
                 return True
         found = self._ec2("describe_vpc_endpoints", Filters=[{"Name": "vpc-id", "Values": [row["VpcId"]]}])
@@ -467,9 +493,7 @@ class RefusingAccount(Additions):
 
     def _offers(self, name: str) -> set[str]:
         filters = [{"Name": "instance-type", "Values": [name]}]
-        rows = self._ec2(
-            "describe_instance_type_offerings", LocationType="availability-zone-id", Filters=filters
-        )
+        rows = self._ec2("describe_instance_type_offerings", LocationType="availability-zone-id", Filters=filters)
         return {one["Location"] for one in rows["InstanceTypeOfferings"]}
 
     def _kept(self, request: Received, cluster: str, kind: str, rest: str) -> dict[str, Any] | None:
@@ -483,7 +507,9 @@ class RefusingAccount(Additions):
         groups = backend("eks").clusters[cluster].nodegroups.values()
         if any(self.free_prefix(subnet) for one in groups for subnet in one.subnets):
             return answer
-        why = "InsufficientCidrBlocks: The specified subnet does not have enough free cidr blocks to satisfy the request."
+        why = (
+            "InsufficientCidrBlocks: The specified subnet does not have enough free cidr blocks to satisfy the request."
+        )
         issue = {"code": "InsufficientNumberOfReplicas", "message": f"failed to assign an IP address: {why}"}
         answer["addon"] |= {"status": "DEGRADED", "health": {"issues": [issue]}}
         return answer
@@ -550,7 +576,7 @@ def _template(named: Mapping[str, str]) -> dict[str, Any]:
 
 def _addresses(data: Mapping[str, Any]) -> int:
     """Addresses of an instance's interfaces; an efa-only one has none."""
-    interfaces = data.get("NetworkInterface") or [{"InterfaceType": "interface"}]
+    interfaces = data.get("NetworkInterfaces") or [{"InterfaceType": "interface"}]
     return sum(one["InterfaceType"] != "efa-only" for one in interfaces)
 
 

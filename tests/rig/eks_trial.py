@@ -7,12 +7,12 @@ although the plan has a FAIL. The table shows the finding, and AWS's refusal.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -21,17 +21,13 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import cluster_file
-from gpuctl.eks.objects import role_name
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_create
 from tests.rig.aws_endpoint import LOGIN
-from tests.rig.eks_endpoint import ACCOUNT, REGION, backend, eks_endpoint
-from tests.rig.eks_refusing_account import NO_ROOM, ON_DEMAND, SPOT, RefusingAccount, client_of
+from tests.rig.eks_endpoint import REGION, backend, eks_endpoint
+from tests.rig.eks_refusing_account import RefusingAccount, client_of
 
-G, P, CPU = ON_DEMAND["g"], ON_DEMAND["p"], ON_DEMAND["c"]
-ZONES = {"use1-az6": "a", "use1-az1": "b", "use1-az2": "c", "use1-az4": "d", "use1-az3": "e", "use1-az5": "f"}
 NOW = datetime.now(UTC)
-ADMIN = f"arn:aws:iam::{ACCOUNT}:role/Admin"
 
 
 @dataclass
@@ -153,6 +149,7 @@ class Cause:
     happens: str
     verdict: str = "FAIL"
     beside: Sequence[str] = ()
+    later: Callable[[World, str], str] | None = None  # what happens once the cluster is there
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,6 @@ class Outcome:
 
     predicted: Sequence[Finding]
     happened: str
-    refused_before: bool = False
 
 
 @contextmanager
@@ -195,7 +191,7 @@ def restored(made: World) -> Iterator[None]:
         (target, name, _copy(value))
         for target in (*backends, made.account)
         for name, value in vars(target).items()
-        if isinstance(value, dict | list | set | int) and name not in ("amis",)
+        if isinstance(value, dict | list | set | int)
     ]
     try:
         yield
@@ -220,14 +216,11 @@ def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, list | set) else value
 
 
-def outcome(made: World, plain: str) -> Outcome:
+def outcome(made: World, plain: str, later: Callable[[World, str], str] | None = None) -> Outcome:
     """Plan a cluster, and make it whatever the plan predicts."""
-    try:
-        cluster = cluster_file.check(plain, "read the cluster file")
-        state = eks_create.started(made.aws, cluster)
-        planned = eks_create.plan(made.aws, cluster, state)
-    except GpuctlError as error:
-        return Outcome((), str(error), refused_before=True)
+    cluster = cluster_file.check(plain, "read the cluster file")
+    state = eks_create.started(made.aws, cluster)
+    planned = eks_create.plan(made.aws, cluster, state)
     bad = [one for one in planned.findings if one.verdict != "OK"]
     clock = iter(range(0, 10**9, 10))
     waiter = Waiter(lambda _: None, lambda _: None, lambda: float(next(clock)))
@@ -236,4 +229,50 @@ def outcome(made: World, plain: str) -> Outcome:
     except GpuctlError as error:
         return Outcome(bad, str(error))
     wrong = [f"{one.subject}: {one.message}" for one in findings if one.verdict in ("FAIL", "WARN")]
-    return Outcome(bad, "; ".join(wrong))
+    return Outcome(bad, "; ".join(wrong) or (later(made, plain) if later else ""))
+
+
+def misses(cause: Cause, made: Outcome) -> list[str]:
+    """Differences between a cause, what was predicted and what happened; none if both are the cause."""
+    found = []
+    expected = [one for one in made.predicted if one.check == cause.check and fnmatchcase(one.subject, cause.subject)]
+    if not any(str(one.verdict) == cause.verdict for one in expected):
+        found.append(f"not predicted: {[(one.check, one.subject, str(one.verdict)) for one in made.predicted]}")
+    others = {one.check for one in made.predicted if one not in expected} - set(cause.beside)
+    if others:
+        found.append(f"predicted beside it: {sorted(others)}")
+    if cause.happens not in made.happened:
+        found.append(f"what happened is {made.happened or 'nothing'}")
+    return found
+
+
+def main() -> int:
+    """Print the tables; exit code 1 if a row is not as it is to be."""
+    from tests.rig.eks_causes import CAUSES, GOOD
+
+    wrong = 0
+    sys.stdout.write("| cause | predicted | happened |\n|---|---|---|\n")
+    with world() as account:
+        for cause in CAUSES:
+            with restored(account):
+                made = outcome(account, cause.inject(account), cause.later)
+            bad = misses(cause, made)
+            wrong += bool(bad)
+            said = next((one for one in made.predicted if one.check == cause.check), None)
+            predicted = f"{said.verdict} {said.check}: {said.message}" if said else "nothing"
+            sys.stdout.write(f"| {cause.name} | {predicted} | {'; '.join(bad) or made.happened} |\n")
+        for name, inject in GOOD.items():
+            with restored(account):
+                made = outcome(account, inject(account))
+            bad = [
+                *(f"{one.verdict} {one.check}" for one in made.predicted),
+                *([made.happened] if made.happened else []),
+            ]
+            wrong += bool(bad)
+            sys.stdout.write(f"| (good) {name} | {'; '.join(bad) or 'nothing'} | {'it comes up' * (not bad)} |\n")
+    sys.stdout.write(f"\n{len(CAUSES)} causes, {len(GOOD)} good plans, {wrong} not as they are to be\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
