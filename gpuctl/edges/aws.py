@@ -85,7 +85,7 @@ class Aws:
         self._config = Config(
             connect_timeout=CONNECT_S,
             read_timeout=READ_S,
-            max_pool_connections=THREADS,
+            max_pool_connections=4 * THREADS,  # several lists of requests are read at the same time
             user_agent_extra="gpuctl",
             **retries,
         )

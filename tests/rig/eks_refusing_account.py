@@ -81,10 +81,11 @@ class RefusingAccount(Additions):
     broken: dict[str, dict[str, Any]] = field(default_factory=dict)  # cluster -> health issue with which it fails
 
     def respond(self, request: Received, forward: Forward) -> Answer:
-        listed = self._listed(request)
-        if listed is not None:
-            return listed
         try:
+            self._permissions(request)
+            listed = self._listed(request)
+            if listed is not None:
+                return listed
             self._judge(request)
         except Refused as error:
             if request.path.startswith("/clusters"):
@@ -165,7 +166,6 @@ class RefusingAccount(Additions):
     # ---- refusals ----
 
     def _judge(self, request: Received) -> None:
-        self._permissions(request)
         if request.method == "POST" and request.path == "/clusters":
             self._cluster(json.loads(request.body))
         if request.method != "POST":
@@ -190,7 +190,7 @@ class RefusingAccount(Additions):
                 raise Refused("InvalidSubnet", f"{message} in each subnet.")
 
     def _permissions(self, request: Received) -> None:
-        for action in _actions(request):
+        for action in actions_of(request):
             if action in self.denied:
                 user = f"arn:aws:iam::{ACCOUNT}:user/alice"
                 why = f"User: {user} is not authorized to perform: {action} with an explicit deny in a policy"
@@ -540,7 +540,7 @@ def type_of(name: str) -> Any:
     return INSTANCE_TYPES[name]
 
 
-def _actions(request: Received) -> list[str]:
+def actions_of(request: Received) -> list[str]:
     """IAM actions that AWS demands for a request that changes something."""
     of_path = {
         r"/clusters": ["eks:CreateCluster", "eks:TagResource", "iam:PassRole"],
