@@ -13,6 +13,7 @@ from gpuctl.eks import network
 from gpuctl.eks.facts import Facts, Reservation, Type, Version
 from gpuctl.eks.limits import limits
 from gpuctl.eks.model import PRIVATE_BLOCKS, Capacity, EksCluster, NodeGroup
+from gpuctl.eks.objects import Kind, State
 from gpuctl.eks.parts import parts
 from gpuctl.eks.placement import placement
 from gpuctl.eks.quotas import quota
@@ -87,9 +88,11 @@ def permissions(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def name(cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """A cluster of this name must not exist."""
+    """A cluster of this name must not exist, unless an interrupted run of gpuctl made it."""
     if isinstance(facts.cluster, GpuctlError):
         return [unknown_because("name", cluster.name, facts.cluster)]
+    if facts.cluster and isinstance(facts.state, State) and any(one.ours for one in facts.state.of(Kind.CLUSTER)):
+        return [ok("name", cluster.name, "gpuctl made it: `gpuctl eks resume` goes on")]
     if facts.cluster:
         message = f"a cluster of this name exists in {cluster.region} ({facts.cluster})"
         return [fail("name", cluster.name, message, "choose another name, or look at it: `aws eks describe-cluster`")]

@@ -14,6 +14,7 @@ from gpuctl.eks.facts import Facts, PlacementGroup
 from gpuctl.eks.model import EksCluster, NodeGroup
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.parts import parts
+from gpuctl.eks.prediction import name
 from tests.unit.eks.test_prediction import FACTS
 
 LAB = EksCluster("lab", "us-east-1", "1.36", [NodeGroup("x", "p5.48xlarge", 0, 1, 1, placement="cluster")])
@@ -51,6 +52,12 @@ def test_a_role_that_eks_can_assume_is_fine(document: Any) -> None:
 def test_a_role_that_eks_cannot_assume_is_named(document: Any) -> None:
     [message] = found(role(document))
     assert "does not trust eks.amazonaws.com" in message
+
+
+def test_the_name_of_a_cluster_that_gpuctl_made_is_not_taken() -> None:
+    for ours, verdict in ((True, Verdict.OK), (False, Verdict.FAIL)):
+        state = State("lab", "us-east-1", [Object(Kind.CLUSTER, "lab", ours=ours)])
+        assert name(LAB, replace(FACTS, cluster="EKS lists it", state=state))[0].verdict is verdict
 
 
 def test_names_in_use_parts_made_twice_and_a_removal_are_named() -> None:
