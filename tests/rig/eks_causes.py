@@ -297,6 +297,10 @@ CAUSES = [
     Cause("CreateVpc denied", "permissions", "", denied("ec2:CreateVpc", vpc=OWN), "ec2:CreateVpc"),
     Cause("AllocateAddress denied", "permissions", "", denied("ec2:AllocateAddress", vpc=OWN), "ec2:AllocateAddress"),
     Cause("CreateLaunchTemplate denied", "permissions", "", denied("ec2:CreateLaunchTemplate"), "LaunchTemplate"),
+    Cause(
+        *("CreateAccessEntry denied", "permissions", ""),
+        *(denied("eks:CreateAccessEntry", admins=[f"arn:aws:iam::{ACCOUNT}:role/Admin"]), "eks:CreateAccessEntry"),
+    ),
     Cause("rule of EFA denied", "permissions", "", denied_efa, "ec2:AuthorizeSecurityGroupEgress"),
     Cause("quota of G", "quota", G, quota(G, 4, group(count=2)), "VcpuLimitExceeded"),
     Cause("quota of P", "quota", P, quota(P, 0, group("p4d.24xlarge", layout="plain")), "VcpuLimitExceeded"),
