@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from botocore.client import BaseClient
 
 THREADS = 16
-PAGE_SIZE = 1000  # the largest that EC2 takes
+PAGE_SIZE = 1000  # the largest that EC2 takes, unless its description of an operation names a smaller one
 MOST_ITEMS = 200_000  # of one request: more is not read, and is an error
 CONNECT_S, READ_S = 5, 30
 TOKEN_S, TOKEN_PREFIX = 60, "k8s-aws-v1."  # EKS accepts a token for 15 minutes after its signature
@@ -176,7 +176,7 @@ class Aws:
         client, name = self._client(request.service), xform_name(request.operation)
         if client.can_paginate(name):
             sized = "Filters" in request.parameters and request.service == "ec2"
-            config = {"PageSize": PAGE_SIZE} if sized else {}
+            config = {"PageSize": _page_size(client, request.operation)} if sized else {}
             yield from client.get_paginator(name).paginate(**request.parameters, PaginationConfig=config)
             return
         tokens, token = set[str](), ""
@@ -220,6 +220,13 @@ def converted(answers: list[Any] | GpuctlError, convert: Callable[[list[Any]], I
     except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         wrong = f"AWS's answer does not fit: {type(error).__name__.lower()} {error}"
         return GpuctlError(doing, wrong, "check AWS_ENDPOINT_URL: this is not what AWS answers")
+
+
+def _page_size(client: BaseClient, operation: str) -> int:
+    """Items of a page that EC2 takes for an operation: it refuses more."""
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    limit = shape.members["MaxResults"] if shape and "MaxResults" in shape.members else None
+    return min(PAGE_SIZE, int(limit.metadata.get("max", PAGE_SIZE))) if limit else PAGE_SIZE
 
 
 def _drop_members(model: Mapping[str, Any]) -> None:

@@ -3,7 +3,8 @@
 Added in front of moto: addons, access entries and placement groups are kept here; a new cluster, node group or addon is
 CREATING when it is read first; a node group has instances, whose interfaces the VPC CNI leaves behind when it goes;
 subnets, groups and VPCs with interfaces are in use, as are a VPC with subnets and a role with policies; a client token
-of NAT gateways is honoured. moto's own objects are read through its backends, as the server runs in this process.
+of NAT gateways is honoured; a page is no larger than AWS takes. moto's own objects are read through its backends, as
+the server runs in this process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs, unquote
 import pytest
 
 from tests.rig.aws_endpoint import ERROR, Answer
+from tests.rig.aws_model import beyond_limits
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 XML = '<{0}Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">{1}</{0}Response>'
@@ -295,7 +297,8 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
             found = re.search(rb"Action=(\w+)", body)
             target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
             operation = found[1].decode() if found else target or path
-            status, text = additions.respond(Received(operation, self.command, path, body, query), forward)
+            received = Received(operation, self.command, path, body, query)
+            status, text = beyond_limits(body) or additions.respond(received, forward)
             plain = text.encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Type": "text/xml", "Content-Length": str(len(plain))}.items():
