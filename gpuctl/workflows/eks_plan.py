@@ -15,6 +15,7 @@ from gpuctl.edges.aws import Aws, Request, converted
 from gpuctl.eks import cost, node_template, prediction, read
 from gpuctl.eks import state as states
 from gpuctl.eks.cost import Cost, Prices
+from gpuctl.eks.due import due
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.objects import Kind, Object, State, from_answer, object_name
@@ -49,9 +50,9 @@ def connect(region: str, aws_profile: str) -> Aws:
 
 
 def plan(aws: Aws, cluster: EksCluster, refresh: bool = False, state: State | None = None) -> EksPlan:
-    """Ask AWS for everything that a cluster depends on, and judge it. `refresh`: ask for prices, too.
+    """Ask AWS for everything that a cluster depends on, and judge what is still to be made.
 
-    `state`: objects of the cluster, if they are known.
+    `refresh`: ask for prices, too. `state`: objects of the cluster, if they are known.
     """
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster, state)
@@ -63,6 +64,8 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False, state: State | No
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
         findings += network(cluster, facts, listing, nodes, around)
+    if isinstance(facts.state, State):
+        findings = due(findings, facts.state, cluster)
     return EksPlan(cluster, findings, parts, prices, facts, nodes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.rig.aws_endpoint import client
 from tests.rig.eks_endpoint import ACCOUNT, REGION, backend
 from tests.rig.eks_refusing_account import NO_ROOM, ON_DEMAND, SPOT
-from tests.rig.eks_trial import NOW, Cause, Inject, World, efa, group, text
+from tests.rig.eks_trial import NOW, Cause, Inject, World, efa, group, outcome, text
 
 G, P, CPU = ON_DEMAND["g"], ON_DEMAND["p"], ON_DEMAND["c"]
 
@@ -447,6 +447,17 @@ def resumed(world: World) -> str:
     return text(world, vpc=OWN)
 
 
+def finished(world: World) -> str:
+    """A group of two is made, and its nodes use up the quota; only another one is missing."""
+    done = text(world, group(count=2))
+    assert outcome(world, done).happened == ""
+    world.account.running.clear()
+    wanted = {"ImageId": "ami-12c6146b", "MinCount": 2, "MaxCount": 2, "InstanceType": "g4dn.xlarge"}
+    world.ec2.run_instances(**wanted, SubnetId=world.public["a"])
+    quota(G, 8)(world)
+    return text(world, group(count=2), group("c5.large", name="cpu", ami=ami("c5")))
+
+
 def exactly(world: World) -> str:
     """The quota is what the nodes need, and the last VPC and address are free."""
     quota(G, 8)(world)
@@ -504,6 +515,7 @@ GOOD: dict[str, Inject] = {
     "public endpoint for one block": allowed(["203.0.113.0/24"]),
     "the last of each quota": exactly,
     "half made": resumed,
+    "a group is finished": finished,
 }
 
 

@@ -22,7 +22,7 @@ from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import cluster_file
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_create
+from gpuctl.workflows import eks_create, eks_plan
 from tests.rig.aws_endpoint import LOGIN
 from tests.rig.eks_endpoint import REGION, backend, eks_endpoint
 from tests.rig.eks_refusing_account import RefusingAccount, client_of
@@ -219,8 +219,7 @@ def _copy(value: Any) -> Any:
 def outcome(made: World, plain: str, later: Callable[[World, str], str] | None = None) -> Outcome:
     """Plan a cluster, and make it whatever the plan predicts."""
     cluster = cluster_file.check(plain, "read the cluster file")
-    state = eks_create.started(made.aws, cluster)
-    planned = eks_create.plan(made.aws, cluster, state)
+    planned = eks_plan.plan(made.aws, cluster)
     bad = [one for one in planned.findings if one.verdict != "OK"]
     clock = iter(range(0, 10**9, 10))
     waiter = Waiter(lambda _: None, lambda _: None, lambda: float(next(clock)))
