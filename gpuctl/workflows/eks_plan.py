@@ -20,6 +20,7 @@ from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.objects import Kind, Object, State, from_answer, object_name
 from gpuctl.eks.read import Answers
+from gpuctl.eks.simulation import decisions, simulations
 from gpuctl.subnets import demand, flow, network_flow, node_type
 from gpuctl.subnets import read as subnet_values
 from gpuctl.subnets.model import Listing
@@ -215,20 +216,22 @@ def _simulated(
     role = ROLE.search(arn)
     if arn.endswith(":root"):
         return GpuctlError(doing, "this is the account's root user, which IAM does not simulate", "log in as a role")
-    keys = {"aws:RequestedRegion": cluster.region, "iam:PassedToService": "eks.amazonaws.com"}
-    context = [
-        {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"} for key, value in keys.items()
-    ]
     try:
         if role:  # its ARN may have a path, which the session's has not
             request = Request(f"read the role {role[1]}", "iam", "GetRole", "", {"RoleName": role[1]})
             arn = str(aws.read(request, _as_is)[0]["Role"]["Arn"])
-        names = prediction.actions(cluster, has_efa=has_efa)
-        parameters = {"PolicySourceArn": arn, "ActionNames": names, "ContextEntries": context}
-        request = Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
-        return aws.read(request, _as_is)
     except GpuctlError as error:
         return error
+    requests = {
+        number: Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", {"PolicySourceArn": arn, **one})
+        for number, one in enumerate(simulations(cluster, arn, has_efa=has_efa))
+    }
+    rows = []
+    for answer in aws.read_all(requests, _as_is).values():
+        if isinstance(answer, GpuctlError):
+            return answer
+        rows += answer
+    return rows
 
 
 def _listing(aws: Aws, cluster: EksCluster, subnets: list[Any] | GpuctlError) -> Listing | GpuctlError:
@@ -289,7 +292,7 @@ def _facts(cluster: EksCluster, types: Sequence[str], answers: Answers) -> Facts
         eks_quotas=of("quotas of eks", read.quotas),
         roles=of("summary", lambda rows: int(rows[0]["SummaryMap"]["Roles"])),
         **_asked(cluster, answers),
-        simulated=of("simulated", lambda rows: {one["EvalActionName"]: one["EvalDecision"] for one in rows}),
+        simulated=of("simulated", decisions),
     )
 
 

@@ -10,6 +10,7 @@ from tests.rig.aws_endpoint import client
 from tests.rig.eks_endpoint import ACCOUNT, REGION, backend
 from tests.rig.eks_refusing_account import NO_ROOM, ON_DEMAND, SPOT
 from tests.rig.eks_trial import NOW, Cause, Inject, World, efa, group, outcome, text
+from tests.rig.source_files import ROOT
 
 G, P, CPU = ON_DEMAND["g"], ON_DEMAND["p"], ON_DEMAND["c"]
 
@@ -22,6 +23,18 @@ def denied(action: str, *groups: dict[str, Any], **more: Any) -> Inject:
     def inject(world: World) -> str:
         world.account.denied.add(action)
         return text(world, *groups, **more)
+
+    return inject
+
+
+def with_policy(*missing: str) -> Inject:
+    """The login has gpuctl's policy of `create`, without some actions."""
+
+    def inject(world: World) -> str:
+        whole = json.loads((ROOT / "examples/eks/policies/create.json").read_text())["Statement"]
+        rows = [{**one, "Action": [name for name in one["Action"] if name not in missing]} for one in whole]
+        world.account.allow[:] = rows
+        return text(world)
 
     return inject
 
@@ -301,6 +314,11 @@ CAUSES = [
         *("CreateAccessEntry denied", "permissions", ""),
         *(denied("eks:CreateAccessEntry", admins=[f"arn:aws:iam::{ACCOUNT}:role/Admin"]), "eks:CreateAccessEntry"),
     ),
+    Cause(
+        *("CreateNodegroup not allowed", "permissions", ""),
+        *(with_policy("eks:CreateNodegroup"), "eks:CreateNodegroup"),
+        verdict="UNKNOWN",
+    ),
     Cause("rule of EFA denied", "permissions", "", denied_efa, "ec2:AuthorizeSecurityGroupEgress"),
     Cause("quota of G", "quota", G, quota(G, 4, group(count=2)), "VcpuLimitExceeded"),
     Cause("quota of P", "quota", P, quota(P, 0, group("p4d.24xlarge", layout="plain")), "VcpuLimitExceeded"),
@@ -490,6 +508,7 @@ def with_prefixes(world: World) -> str:
 
 
 GOOD: dict[str, Inject] = {
+    "a login with gpuctl's policy alone": with_policy(),
     "one g4dn in given subnets": text,
     "one g4dn in a VPC of its own": own(),
     "spot": lambda world: text(world, group(count=4, capacity="spot")),

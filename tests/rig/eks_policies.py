@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from tests.rig.eks_endpoint import ACCOUNT, Received
 from tests.rig.eks_refusing_account import Refused, RefusingAccount, actions_of
+from tests.rig.iam_statements import allowed
 from tests.rig.source_files import ROOT
 
 FOLDER = ROOT / "examples/eks/policies"
@@ -62,7 +62,6 @@ def actions(name: str) -> set[str]:
 class EnforcingAccount(RefusingAccount):
     """Refuses what no statement allows: by action, and by resource where it is an IAM role. `used`: what was asked."""
 
-    allow: list[dict[str, Any]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     looking: bool = False  # the account itself asks moto, while it answers a request
@@ -79,7 +78,7 @@ class EnforcingAccount(RefusingAccount):
             return
         for action, resource in demanded(request):
             self.used.add(action)
-            if not allowed(self.allow, action, resource):
+            if not allowed(self.allow, action, resource, {}):
                 self.refused.add(action)
                 self.denied.add(action)
         super()._permissions(request)
@@ -87,15 +86,6 @@ class EnforcingAccount(RefusingAccount):
         self.denied.clear()
         if denied:
             raise Refused("AccessDenied", f"User: x is not authorized to perform: {min(denied)}")
-
-
-def allowed(rows: Iterable[Mapping[str, Any]], action: str, resource: str) -> bool:
-    """True if a statement allows an action on a resource."""
-    for row in rows:
-        names = [row["Resource"]] if isinstance(row["Resource"], str) else row["Resource"]
-        if action in row["Action"] and any(fnmatchcase(resource, name) for name in names):
-            return True
-    return False
 
 
 def demanded(request: Received) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 
 from tests.rig.aws_endpoint import ERROR, Answer, client
 from tests.rig.eks_endpoint import ACCOUNT, REGION, XML, Additions, Forward, Received, backend
+from tests.rig.iam_statements import EVERYTHING, names_action, simulated
 
 ON_DEMAND = {
     "g": "Running On-Demand G and VT instances",
@@ -32,6 +33,7 @@ SPOT = {
     "p4": "All P4, P3 and P2 Spot Instance Requests",
     "p5": "All P5 Spot Instance Requests",
 }
+CHANGES = re.compile(r":(Create|Run|Pass|Attach|Associate)")
 PRIVATE_SERVICES = {"ec2", "ecr.api", "ecr.dkr", "s3", "sts"}
 SERVICES = {"ec2", "vpc", "eks"}
 NO_CLUSTER = ("use1-az3", "usw1-az2", "cac1-az3")
@@ -64,10 +66,11 @@ class Refused(Exception):
 @dataclass
 class RefusingAccount(Additions):
     """State of the account. `groups`: placement groups of others, name -> strategy and state. `running`: nodes by
-    instance type and market. `taken`: addresses of nodes by subnet."""
+    instance type and market. `taken`: addresses of nodes by subnet. `allow`: statements of the login's policy."""
 
     url: str = ""
     quota: dict[str, dict[str, float]] = field(default_factory=quotas)
+    allow: list[dict[str, Any]] = field(default_factory=lambda: [EVERYTHING])
     denied: set[str] = field(default_factory=set)
     reservations: list[dict[str, Any]] = field(default_factory=list)
     groups: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -140,11 +143,10 @@ class RefusingAccount(Additions):
         return XML.format(request.operation, inner)
 
     def _simulated(self, query: Mapping[str, str]) -> str:
-        names = [value for key, value in query.items() if key.startswith("ActionNames.member.")]
         rows = "".join(
-            f"<member><EvalActionName>{name}</EvalActionName><EvalDecision>"
-            f"{'explicitDeny' if name in self.denied else 'allowed'}</EvalDecision></member>"
-            for name in names
+            f"<member><EvalActionName>{action}</EvalActionName><EvalResourceName>{resource}</EvalResourceName>"
+            f"<EvalDecision>{decision}</EvalDecision></member>"
+            for action, resource, decision in simulated(self.allow, self.denied, query)
         )
         inner = f"<EvaluationResults>{rows}</EvaluationResults><IsTruncated>false</IsTruncated>"
         result = f"<SimulatePrincipalPolicyResult>{inner}</SimulatePrincipalPolicyResult>"
@@ -196,6 +198,9 @@ class RefusingAccount(Additions):
                 why = f"User: {user} is not authorized to perform: {action} with an explicit deny in a policy"
                 ec2 = action.startswith("ec2:") and not request.path.startswith("/clusters")
                 raise Refused("UnauthorizedOperation" if ec2 else "AccessDeniedException", why)
+            if CHANGES.search(action) and not names_action(self.allow, action):
+                why = f"User: x is not authorized to perform: {action} because no identity-based policy allows it"
+                raise Refused("AccessDeniedException", why)
 
     def _limits(self, operation: str) -> None:
         ec2 = backend("ec2")
