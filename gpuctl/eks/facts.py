@@ -64,8 +64,9 @@ class Facts:
     reservations, `running_spot`: of spot instances. `subnet_zones`: subnet -> zone id, `subnet_vpcs`: their VPCs.
     `tenancy`: that of the subnets' VPCs, "default" for shared hardware. `vpcs`, `elastic_ips`: how many there are.
     `simulated`: action -> IAM's decision on it, by a simulation. `zones`: of the region, for a VPC that is made.
-    `clusters`, `internet_gateways`, `roles`: how many there are; `most_roles`: of the account. `addons`, `admins`: name
-    or ARN -> True if it exists. `state`: objects with the tags or names of this cluster; None if it was not read.
+    `clusters`, `internet_gateways`, `roles`: how many there are; `most_roles`: of the account, None if AWS names no
+    limit. `addons`, `admins`: name or ARN -> True if it exists. `state`: objects with the tags or names of this
+    cluster; None if it was not read.
     `templates`: launch templates with names of this cluster. `has_efa`: True if a group has EFA.
     """
 
@@ -89,7 +90,7 @@ class Facts:
     clusters: int | GpuctlError = 0
     internet_gateways: int | GpuctlError = 0
     roles: int | GpuctlError = 0
-    most_roles: int = 1000
+    most_roles: int | GpuctlError | None = 1000
     eks_quotas: Mapping[str, float] | GpuctlError = field(default_factory=dict)
     addons: Mapping[str, bool | GpuctlError] = field(default_factory=dict)
     admins: Mapping[str, bool | GpuctlError] = field(default_factory=dict)

@@ -32,7 +32,7 @@ def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
     """Limits on what is still to be made; what an interrupted run has made needs no more."""
     found = [
         *_room(CLUSTER_QUOTA, facts.clusters, _due(facts, Kind.CLUSTER, 1), facts.eks_quotas),
-        *_room(ROLES, facts.roles, _due(facts, Kind.ROLE, 2), {ROLES: facts.most_roles}),
+        *_room(ROLES, facts.roles, _due(facts, Kind.ROLE, 2), _most_roles(facts)),
         *_sizes(cluster, facts),
     ]
     own_group = sum(one.placement == "cluster" for one in cluster.node_groups)
@@ -46,6 +46,13 @@ def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
         found += _room(GATEWAY_QUOTA, facts.internet_gateways, _due(facts, Kind.GATEWAY, 1), facts.vpc_quotas)
         found += _room(ADDRESS_QUOTA, facts.elastic_ips, _due(facts, Kind.ADDRESS, 1), facts.quotas)
     return found
+
+
+def _most_roles(facts: Facts) -> Mapping[str, float] | GpuctlError:
+    most = facts.most_roles
+    if most is None:
+        return GpuctlError("read the limit of IAM roles", "AWS names none", "look at Service Quotas, IAM")
+    return most if isinstance(most, GpuctlError) else {ROLES: most}
 
 
 def _due(facts: Facts, kind: Kind, needed: int) -> int:

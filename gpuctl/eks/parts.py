@@ -9,13 +9,14 @@ from urllib.parse import unquote
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, or_ok, unknown_because
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, unknown_because
 from gpuctl.eks.facts import Facts
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.objects import SERVICES, Kind, Object, State, object_name
 
 CHECK = "parts"
 TAKEN = "it exists, and does not have gpuctl's tags of this cluster"
+ANYBODY = "*"  # as the principal of a trust policy
 OTHER_NAME = "choose another name for the cluster, or remove it yourself"
 
 
@@ -51,22 +52,28 @@ def _trust(state: State) -> Iterator[Finding]:
     """Roles of ours whose trust somebody has changed."""
     for role in state.of(Kind.ROLE):
         service = SERVICES.get(role.part, "")
-        if role.ours and service and service not in _trusted(role):
+        trusted = _trusted(role) if role.ours and service else {service}
+        if ANYBODY in trusted:
+            message = f"its trust policy names anybody ({ANYBODY}), and AWS may not take {service} for one of them"
+            yield unknown(CHECK, str(role), message, f"have it trust {service} alone")
+        elif service not in trusted:
             message = f"it does not trust {service}: AWS refuses it"
             yield fail(CHECK, str(role), message, "restore its trust policy, or destroy the cluster and make it again")
 
 
 def _trusted(role: Object) -> set[str]:
-    """Services that a role trusts."""
+    """Services that a role trusts, and ANYBODY."""
     document = role.data.get("AssumeRolePolicyDocument") or {}
     try:
-        plain: Mapping[str, Any] = json.loads(unquote(document)) if isinstance(document, str) else document
+        plain: Any = json.loads(unquote(document)) if isinstance(document, str) else document
     except ValueError:
         return set()
     found = set[str]()
-    for statement in _listed(plain.get("Statement")):
-        services = (statement.get("Principal") or {}).get("Service") if statement.get("Effect") == "Allow" else ()
-        found |= {str(one) for one in _listed(services)}
+    for statement in _listed(plain.get("Statement") if isinstance(plain, Mapping) else None):
+        if isinstance(statement, Mapping) and statement.get("Effect") == "Allow":
+            principal = statement.get("Principal")
+            services = principal.get("Service") if isinstance(principal, Mapping) else principal
+            found |= {str(one) for one in _listed(services)}
     return found
 
 

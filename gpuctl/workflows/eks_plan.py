@@ -75,7 +75,7 @@ def ask(
 ) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
     """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
-    with AbandonablePool(5) as pool:
+    with AbandonablePool(6) as pool:
         existing = pool.submit(_state, aws, cluster, state)
         answers = aws.read_all(_requests(cluster, types), _as_is)
         nodes = {name: converted(answers[f"type {name}"], _node, "read an instance type") for name in types}
@@ -83,9 +83,10 @@ def ask(
         # What needs those answers, and nothing of each other.
         others = pool.submit(_other_types, aws, types, answers)
         simulated = pool.submit(_simulated, aws, cluster, answers["identity"], has_efa=has_efa)
+        admins = pool.submit(_admins, aws, cluster, answers["identity"])
         listing = pool.submit(_listing, aws, cluster, answers["subnets"])
         around = pool.submit(_network, aws, answers["subnets"])
-        whole: Answers = {**answers, **others.result(), "simulated": simulated.result()}
+        whole: Answers = {**answers, **others.result(), **admins.result(), "simulated": simulated.result()}
         facts = replace(_facts(cluster, types, whole), state=existing.result(), has_efa=has_efa)
         return facts, listing.result(), nodes, around.result()
 
@@ -176,16 +177,13 @@ def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
 
 
 def _named_in_file(cluster: EksCluster) -> dict[str, Request]:
-    """Requests for addons and administrators; for zones and gateways, if a VPC is made."""
+    """Requests for addons; for zones and gateways, if a VPC is made."""
     requests = {}
     for name in cluster.addons:
         if name not in (*node_template.BEFORE_NODES, *node_template.AFTER_NODES):
             parameters = {"addonName": name, "kubernetesVersion": cluster.version}
             doing = f"read the addon {name}"
             requests[f"addon {name}"] = Request(doing, "eks", "DescribeAddonVersions", "addons", parameters)
-    for arn in cluster.admins:
-        kind, name = ("Role" if ":role/" in arn else "User"), arn.rpartition("/")[2]
-        requests[f"admin {arn}"] = Request(f"read {arn}", "iam", f"Get{kind}", "", {f"{kind}Name": name})
     if cluster.vpc is not None:
         filters = {"Filters": [{"Name": "zone-type", "Values": ["availability-zone"]}]}
         zones = ("ec2", "DescribeAvailabilityZones", "AvailabilityZones", filters)
@@ -193,6 +191,18 @@ def _named_in_file(cluster: EksCluster) -> dict[str, Request]:
         doing = "list internet gateways"
         requests["gateways"] = Request(doing, "ec2", "DescribeInternetGateways", "InternetGateways")
     return requests
+
+
+def _admins(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError) -> Answers:
+    """Answers on administrators of the login's account. IAM takes names alone, so that others are not asked for."""
+    if isinstance(identity, GpuctlError):
+        return {}
+    requests = {}
+    for arn in cluster.admins:
+        if arn.split(":")[4] == str(identity[0]["Account"]):
+            kind, name = ("Role" if ":role/" in arn else "User"), arn.rpartition("/")[2]
+            requests[f"admin {arn}"] = Request(f"read {arn}", "iam", f"Get{kind}", "", {f"{kind}Name": name})
+    return aws.read_all(requests, _as_is)
 
 
 def _quotas(service: str) -> Request:
@@ -302,9 +312,8 @@ def _asked(cluster: EksCluster, answers: Answers) -> dict[str, Any]:
     def of(key: str, convert: Callable[[list[Any]], Value]) -> Value | GpuctlError:
         return converted(answers[key], convert, f"read {key}")
 
-    summary = answers["summary"]
     found: dict[str, Any] = {
-        "most_roles": 0 if isinstance(summary, GpuctlError) else int(summary[0]["SummaryMap"].get("RolesQuota", 0)),
+        "most_roles": of("summary", lambda rows: _number(rows[0]["SummaryMap"].get("RolesQuota"))),
         "addons": {key.removeprefix("addon "): of(key, bool) for key in answers if key.startswith("addon ")},
         "admins": {arn: _exists(arn, answers) for arn in cluster.admins},
         "templates": of("templates", lambda rows: [_template(one, cluster) for one in rows]),
@@ -317,17 +326,22 @@ def _asked(cluster: EksCluster, answers: Answers) -> dict[str, Any]:
     return found
 
 
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
 def _template(answer: Any, cluster: EksCluster) -> Object:
     return from_answer(Kind.TEMPLATE, answer, cluster.name, cluster.region)
 
 
 def _exists(arn: str, answers: Answers) -> bool | GpuctlError:
-    """True for a role or user that exists, or is of another account, which is not asked."""
-    identity, answer = answers["identity"], answers[f"admin {arn}"]
+    """True for a role or user that exists; an error for one of another account, which cannot be asked."""
+    identity = answers["identity"]
     if isinstance(identity, GpuctlError):
         return identity
     if str(identity[0]["Account"]) != arn.split(":")[4]:
-        return True
+        return GpuctlError(f"read {arn}", "it is of another account", "check there that it exists")
+    answer = answers[f"admin {arn}"]
     if isinstance(answer, GpuctlError):
         return False if states.is_absent(answer) else answer
     member = answer[0].get("Role") or answer[0].get("User") or {}

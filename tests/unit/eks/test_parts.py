@@ -47,11 +47,18 @@ def test_a_role_that_eks_can_assume_is_fine(document: Any) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [trusting("ec2.amazonaws.com"), trusting("eks.amazonaws.com", "Deny"), {"Statement": []}, "%7B", None],
+    [trusting("ec2.amazonaws.com"), trusting("eks.amazonaws.com", "Deny"), {"Statement": ["x"]}, "%7B", "[]", None],
 )
 def test_a_role_that_eks_cannot_assume_is_named(document: Any) -> None:
     [message] = found(role(document))
     assert "does not trust eks.amazonaws.com" in message
+
+
+def test_a_role_that_trusts_anybody_is_not_judged() -> None:
+    document = {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
+    state = State("lab", "us-east-1", [role(document)])
+    [one] = parts(LAB, replace(FACTS, state=state))
+    assert (one.verdict, "names anybody" in one.message) == (Verdict.UNKNOWN, True)
 
 
 def test_the_name_of_a_cluster_that_gpuctl_made_is_not_taken() -> None:
