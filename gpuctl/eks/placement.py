@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, ok, unknown_because
-from gpuctl.eks.facts import Facts, Type
+from gpuctl.domain.findings import Finding, fail, ok, unknown_because, warn
+from gpuctl.eks import network
+from gpuctl.eks.facts import Facts, PlacementGroup, Type
 from gpuctl.eks.model import EksCluster, NodeGroup
 
 SPREAD = 7  # instances of a spread placement group in a zone, by EC2
-DEFAULT_ZONES = 3  # zones of a VPC of its own
 
 
 def placement(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
@@ -37,10 +39,8 @@ def _existing(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Findi
         return [fail("placement", group.name, f"the placement group {group.placement} {state}", "correct the name")]
     if wrong := _strategy(group, one.strategy, facts):
         return wrong
-    most = SPREAD * _zones_of(cluster, facts)
-    if one.strategy == "spread" and group.max > most:
-        message = f"{one.name} holds at most {most} instances, 7 in a zone, and {group.max} nodes may start"
-        return [fail("placement", group.name, message, "use a cluster or partition group")]
+    if one.strategy == "spread":
+        return _spread(group, cluster, facts, one)
     return [ok("placement", group.name, f"{one.name} ({one.strategy})")]
 
 
@@ -53,6 +53,28 @@ def _strategy(group: NodeGroup, strategy: str, facts: Facts) -> list[Finding]:
     return [fail("placement", group.name, message, "set placement: none, or use another type")]
 
 
-def _zones_of(cluster: EksCluster, facts: Facts) -> int:
-    known = {} if isinstance(facts.subnet_zones, GpuctlError) else facts.subnet_zones
-    return len({known[one] for one in cluster.subnets if one in known}) or DEFAULT_ZONES
+def _spread(group: NodeGroup, cluster: EksCluster, facts: Facts, one: PlacementGroup) -> list[Finding]:
+    """A spread placement group holds few instances in each zone in which the group can have nodes."""
+    try:
+        zones = network.needed_zones(cluster, facts)
+        reached = _zones_of(cluster, facts, zones)
+    except GpuctlError as error:
+        return [unknown_because("placement", group.name, error)]
+    most = SPREAD * len(reached & zones[group.name])
+    message = f"{one.name} holds at most {most} instances, {SPREAD} in a zone of the nodes"
+    hint = "use a cluster or partition group"
+    if group.desired > most:
+        return [fail("placement", group.name, f"{message}, and {group.desired} start", hint)]
+    if group.max > most:
+        return [warn("placement", group.name, f"{message}, and {group.max} may start", hint)]
+    return [ok("placement", group.name, f"{one.name} ({one.strategy})")]
+
+
+def _zones_of(cluster: EksCluster, facts: Facts, needed: Mapping[str, frozenset[str]]) -> set[str]:
+    """Zones of the given subnets, or those that a VPC of its own gets; GpuctlError if AWS did not answer."""
+    known = facts.subnet_zones if cluster.subnets else facts.zones
+    if isinstance(known, GpuctlError):
+        raise known
+    if isinstance(known, Mapping):
+        return {known[name] for name in cluster.subnets if name in known}
+    return set(network.choose_zones(known, {name: zones for name, zones in needed.items() if zones}, {}))

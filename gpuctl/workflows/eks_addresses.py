@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because, warn
 from gpuctl.eks import network
 from gpuctl.eks.facts import Facts
@@ -111,14 +112,25 @@ def _shortage(
 
 
 def _balancers(cluster: EksCluster, subnets: Sequence[Subnet], batches: Sequence[forecast.Batch]) -> list[Finding]:
-    """A warning if a load balancer in one of the subnets would have no room beside all nodes."""
+    """A warning if no subnet in a zone of the nodes would have room for a load balancer beside all nodes.
+
+    Its controller passes over subnets without room. Source: kubernetes-sigs/aws-load-balancer-controller,
+    pkg/networking/subnet_resolver.go.
+    """
+    homes_of_nodes = {name for batch in batches[len(cluster.subnets) :] for name in batch.homes}
+    zones = {one.zone_id for one in subnets if one.name in homes_of_nodes}
+    names = [one.name for one in subnets if one.name in cluster.subnets and one.zone_id in zones]
     need = demand.Demand(BALANCER_FREE, [demand.Pool(0, 0)], 0)
-    short = forecast.first_shortage(subnets, [*batches, *(forecast.Batch(1, need, [name]) for name in cluster.subnets)])
-    if short is None:
+    if not names or any(
+        forecast.first_shortage(subnets, [*batches, forecast.Batch(1, need, [name])]) is None for name in names
+    ):
         return []
-    name = cluster.subnets[short[0] - len(batches)]
-    message = f"beside all nodes, {name} has fewer than {BALANCER_FREE} free addresses, which a load balancer needs"
-    return [warn("addresses", name, message, "use no load balancer, or add a subnet: `gpuctl subnets add`")]
+    message = (
+        f"beside all nodes, each of {named(names)} has fewer than {BALANCER_FREE} free addresses, "
+        "which a load balancer needs in one of them"
+    )
+    hint = "use no load balancer, or add a subnet: `gpuctl subnets add`"
+    return [warn("addresses", cluster.name, message, hint)]
 
 
 def _batch(

@@ -119,6 +119,14 @@ def placed(name: str, kind: str = "g4dn.xlarge", count: int = 1, known: tuple[st
     return inject
 
 
+def one_zone_spread(world: World) -> str:
+    """Eight nodes, in the one of the subnets' zones that a reservation has."""
+    world.account.groups["theirs"] = ("spread", "available")
+    world.reserve(kind="g4dn.xlarge", count=8)
+    more = {"capacity": "reservation", "reservation": "cr-0a1b2c3d"}
+    return text(world, group(count=8, placement="theirs", **more))
+
+
 def many_groups(world: World) -> str:
     world.account.groups.update({f"pg-{number}": ("cluster", "available") for number in range(500)})
     return text(world, group(placement="cluster"))
@@ -280,22 +288,32 @@ def reserved_where_no_cluster_is(world: World) -> str:
 
 
 def tight(world: World) -> str:
-    """One node leaves a load balancer no room."""
+    """A node in each subnet leaves a load balancer no room."""
     names = world.small("10.11.0.0/16", "10.11.0.0/26", "10.11.1.0/26")
     for name in names:
         addresses = {"SecondaryPrivateIpAddressCount": 31, "Description": "AWS Lambda VPC ENI-train-1"}
         world.ec2.create_network_interface(SubnetId=name, **addresses)
-    return text(world, group(max_pods=4), subnets=names)
+    return text(world, group(count=2, max_pods=4), subnets=names)
 
 
 def balancer(world: World, plain: str) -> str:
-    """Refusal of a load balancer in the subnets of a cluster, as its controller makes one."""
-    names = json.loads(plain)["subnets"]
+    """Refusal of a load balancer in the subnets of a cluster; its controller chooses one with room in each zone."""
+    rows = world.account.subnets(json.loads(plain)["subnets"])
+    chosen = {one["AvailabilityZone"]: one["SubnetId"] for one in rows if world.account.has_balancer_room(one)}
+    if not chosen:  # the controller's words
+        counts = f"0 are tagged for other clusters, and {len(rows)} have insufficient available IP addresses"
+        return f"unable to resolve at least one subnet. Evaluated {len(rows)} subnets: {counts}"
     try:
-        elb(world).create_load_balancer(Name="pod", Subnets=names, Type="network")
+        elb(world).create_load_balancer(Name="pod", Subnets=list(chosen.values()), Type="network")
     except Exception as error:  # noqa: BLE001 - botocore makes its classes at run time
         return str(error)
     return ""
+
+
+def small_beside_large(world: World) -> str:
+    """A /28 has no room for a load balancer, which gets a subnet of another zone."""
+    names = world.small("10.12.0.0/16", "10.12.0.0/24", "10.12.1.0/28")
+    return text(world, group("c5.large", ami=ami("c5"), max_pods=4), subnets=names)
 
 
 def elb(world: World) -> Any:
@@ -377,6 +395,10 @@ CAUSES = [
         *(placed("theirs", count=15, known=("spread", "available")), "InsufficientInstanceCapacity"),
     ),
     Cause(
+        *("spread group too small for a type of one zone", "placement", "gpu"),
+        *(one_zone_spread, "InsufficientInstanceCapacity"),
+    ),
+    Cause(
         *("type not for cluster groups", "placement", "gpu"),
         *(placed("cluster", "t3.large"), "InvalidParameterCombination"),
     ),
@@ -387,7 +409,7 @@ CAUSES = [
         *(no_room_for_control_plane, "InsufficientFreeAddresses"),
     ),
     Cause(
-        *("no room for a load balancer", "addresses", "subnet-*", tight, "InvalidSubnet"),
+        *("no room for a load balancer", "addresses", "lab", tight, "insufficient available IP addresses"),
         verdict="WARN",
         later=balancer,
     ),
@@ -533,6 +555,7 @@ GOOD: dict[str, Inject] = {
     "no node yet": lambda world: text(world, {**group(), "desired": 0}),
     "public endpoint for one block": allowed(["203.0.113.0/24"]),
     "the last of each quota": exactly,
+    "a small subnet beside a large one": small_beside_large,
     "half made": resumed,
     "a group is finished": finished,
 }

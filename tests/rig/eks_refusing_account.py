@@ -184,12 +184,15 @@ class RefusingAccount(Additions):
     def _load_balancer(self, query: Mapping[str, list[str]]) -> None:
         """A load balancer needs eight free addresses beside what nodes and the VPC CNI hold."""
         names = [values[0] for key, values in query.items() if key.startswith("Subnets.member.")]
-        for row in self._subnets(names):
-            if self._free(row) - self.held[row["SubnetId"]] < 8:
+        for row in self.subnets(names):
+            if not self.has_balancer_room(row):
                 message = (
                     f"Not enough IP space available in {row['SubnetId']}. ELB requires at least 8 free IP addresses"
                 )
                 raise Refused("InvalidSubnet", f"{message} in each subnet.")
+
+    def has_balancer_room(self, row: Mapping[str, Any]) -> bool:
+        return self._free(row) - self.held[row["SubnetId"]] >= 8
 
     def _permissions(self, request: Received) -> None:
         for action in actions_of(request):
@@ -244,7 +247,7 @@ class RefusingAccount(Additions):
             raise Refused(wrong, "The limit of publicAccessCidrs is reached")  # (*)
 
     def _cluster_subnets(self, names: Sequence[str], cluster: str) -> None:
-        rows = self._subnets(names)
+        rows = self.subnets(names)
         if len({one["VpcId"] for one in rows}) > 1:
             raise Refused("InvalidParameterException", "Subnets specified must belong to the same VPC")  # (*)
         refused = [one["AvailabilityZone"] for one in rows if one["AvailabilityZoneId"] in NO_CLUSTER]
@@ -261,7 +264,7 @@ class RefusingAccount(Additions):
             message = "not enough free addresses in the subnets of the cluster"  # (*)
             self.broken[cluster] = {"code": "InsufficientFreeAddresses", "message": message, "resourceIds": short}
 
-    def _subnets(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def subnets(self, names: Sequence[str]) -> list[dict[str, Any]]:
         rows = self._ec2("describe_subnets", Filters=[{"Name": "subnet-id", "Values": list(names)}])["Subnets"]
         missing = set(names) - {one["SubnetId"] for one in rows}
         if missing:
@@ -305,7 +308,7 @@ class RefusingAccount(Additions):
     def _start(self, cluster: str, body: Mapping[str, Any]) -> None:
         """Start the desired nodes of a group; what keeps them from starting or joining is its health issue."""
         data = _template(body["launchTemplate"])
-        rows = self._subnets(body["subnets"])
+        rows = self.subnets(body["subnets"])
         count = body["scalingConfig"]["desiredSize"]
         market = {"SPOT": "Spot", "CAPACITY_BLOCK": "Capacity Block"}.get(body["capacityType"], "On-Demand")
         issue = None
@@ -439,7 +442,7 @@ class RefusingAccount(Additions):
 
     def free_prefix(self, subnet: str) -> bool:
         """True if an aligned /28 of a subnet holds nothing, looked for address by address."""
-        (row,) = self._subnets([subnet])
+        (row,) = self.subnets([subnet])
         block = IPv4Network(row["CidrBlock"])
         used = {int(one) for one in (*list(block)[:4], block[-1])}
         for one in backend("ec2").enis.values():

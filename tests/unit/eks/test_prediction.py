@@ -353,14 +353,21 @@ def test_groups_that_share_a_reservation_need_its_room_together() -> None:
     assert first.message == second.message == "4 of 4 instances of cr-1 are free, and 5 nodes start"
 
 
-def test_a_spread_group_holds_seven_in_each_zone() -> None:
+def test_a_spread_group_holds_seven_in_each_zone_of_the_nodes() -> None:
     groups = {"pg": PlacementGroup("pg", "spread", "available")}
-    spread = replace(GIVEN, node_groups=[replace(GROUP, placement="pg", max=14)])
-    roomy = {P_QUOTA: 10_000}
-    assert problems(spread, placement_groups=groups, quotas=roomy) == []
-    more = replace(spread, node_groups=[replace(GROUP, placement="pg", max=15)])
-    [over] = problems(more, placement_groups=groups, quotas=roomy)
-    assert "holds at most 14 instances" in over.message
+    both = {"p5.48xlarge": replace(P5, zones=frozenset(["use1-az1", "use1-az6", "use1-az9"]))}
+    one_zone = {"p5.48xlarge": replace(P5, zones=frozenset(["use1-az6"]))}
+
+    def verdicts(types: dict[str, Type], desired: int, most: int) -> list[Verdict]:
+        spread = replace(GIVEN, node_groups=[replace(GROUP, placement="pg", desired=desired, max=most)])
+        found = problems(spread, placement_groups=groups, quotas={P_QUOTA: 10_000}, types=types)
+        return [one.verdict for one in found]
+
+    assert verdicts(both, 14, 14) == []
+    assert verdicts(both, 14, 15) == [Verdict.WARN]
+    assert verdicts(both, 15, 15) == [Verdict.FAIL]
+    assert verdicts(one_zone, 7, 8) == [Verdict.WARN]
+    assert verdicts(one_zone, 8, 8) == [Verdict.FAIL]
 
 
 def test_a_good_spot_group_and_what_is_called_for_what() -> None:
