@@ -44,12 +44,12 @@ def moto_endpoint() -> Iterator[str]:
         server.stop()
 
 
-def client(url: str, service: str = "ec2") -> Any:
-    """A client of a service, by default EC2, for this endpoint."""
+def client(url: str, service: str = "ec2", login: str = "testing") -> Any:
+    """A client of a service, by default EC2, for this endpoint. `login`: id of its access key."""
     import botocore.session
 
     session = botocore.session.Session()
-    session.set_credentials("testing", "testing")
+    session.set_credentials(login, "testing")
     return session.create_client(service, endpoint_url=url, region_name="us-east-1")
 
 

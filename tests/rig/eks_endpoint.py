@@ -34,13 +34,15 @@ NOT_FOUND: Answer = (404, json.dumps({"__type": "ResourceNotFoundException", "me
 
 @dataclass(frozen=True)
 class Received:
-    """A request. `operation`: of the query and JSON protocols; of REST, the path. `query`: of its address."""
+    """A request. `operation`: of the query and JSON protocols; of REST, the path. `query`: of its address. `login`:
+    id of the access key that signed it."""
 
     operation: str
     method: str
     path: str
     body: bytes
     query: str = ""
+    login: str = ""
 
 
 Forward = Callable[[], Answer]  # moto's own answer
@@ -297,7 +299,8 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
             found = re.search(rb"Action=(\w+)", body)
             target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
             operation = found[1].decode() if found else target or path
-            received = Received(operation, self.command, path, body, query)
+            login = re.search(r"Credential=([^/]+)/", self.headers.get("Authorization", ""))
+            received = Received(operation, self.command, path, body, query, login[1] if login else "")
             status, text = beyond_limits(body) or additions.respond(received, forward)
             plain = text.encode()
             self.send_response(status)

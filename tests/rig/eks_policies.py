@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from tests.rig.eks_endpoint import ACCOUNT, Received
-from tests.rig.eks_refusing_account import Refused, RefusingAccount, actions_of
+from tests.rig.eks_endpoint import ACCOUNT, Received, backend
+from tests.rig.eks_refusing_account import ITSELF, Refused, RefusingAccount, actions_of
 from tests.rig.iam_statements import allowed
 from tests.rig.source_files import ROOT
 
@@ -60,61 +60,79 @@ def actions(name: str) -> set[str]:
 
 @dataclass
 class EnforcingAccount(RefusingAccount):
-    """Refuses what no statement allows: by action, and by resource where it is an IAM role. `used`: what was asked."""
+    """Refuses what no statement allows: by action and conditions, and by resource where it is an IAM role. `used`: what
+    was asked."""
 
     used: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
-    looking: bool = False  # the account itself asks moto, while it answers a request
-
-    def _ec2(self, operation: str, **parameters: Any) -> Any:
-        self.looking = True
-        try:
-            return super()._ec2(operation, **parameters)
-        finally:
-            self.looking = False
 
     def _permissions(self, request: Received) -> None:
-        if self.looking:
+        if request.login == ITSELF:
             return
-        for action, resource in demanded(request):
-            self.used.add(action)
-            if not allowed(self.allow, action, resource, {}):
-                self.refused.add(action)
-                self.denied.add(action)
-        super()._permissions(request)
-        denied = self.denied & {action for action, _ in demanded(request)}
-        self.denied.clear()
-        if denied:
-            raise Refused("AccessDenied", f"User: x is not authorized to perform: {min(denied)}")
+        rows = demanded(self, request)
+        self.used |= {action for action, *_ in rows}
+        refused = {action for action, resource, context in rows if not allowed(self.allow, action, resource, context)}
+        if refused:
+            self.refused |= refused
+            raise Refused("AccessDenied", f"User: x is not authorized to perform: {min(refused)}")
 
 
-def demanded(request: Received) -> list[tuple[str, str]]:
-    """Actions and resources of a request; "*" for a resource that is no role."""
+def demanded(account: RefusingAccount, request: Received) -> list[tuple[str, str, dict[str, str]]]:
+    """Actions, resources and keys of conditions of a request; "*" for a resource that is no role."""
     for method, pattern, operation in EKS:
         if request.method == method and re.fullmatch(pattern, request.path):
             more = actions_of(request) if method == "POST" else []
             names = {f"eks:{operation}", *(one for one in more if one != "iam:PassRole")}
-            return [*((one, "*") for one in sorted(names)), *_passed(request, more)]
+            context = _cluster_tags(request.path) if method == "DELETE" else {}
+            return [*((one, "*", context) for one in sorted(names)), *_passed(request, more)]
+    return _of_query(account, request)
+
+
+def _of_query(account: RefusingAccount, request: Received) -> list[tuple[str, str, dict[str, str]]]:
     if request.operation == "ListServiceQuotas":
-        return [("servicequotas:ListServiceQuotas", "*")]
+        return [("servicequotas:ListServiceQuotas", "*", {})]
     query = {key: values[0] for key, values in parse_qs(request.body.decode(errors="replace")).items()}
     if query.get("Version") not in VERSIONS:
         raise AssertionError(f"no action is known for {request.method} {request.path}")
     service = VERSIONS[query["Version"]]
-    resource = "*"
-    if service == "iam" and "RoleName" in query:
-        path = query.get("Path") or ("/gpuctl/" if query["RoleName"].endswith("-cluster") else "/")
-        resource = f"arn:aws:iam::{ACCOUNT}:role{path}{query['RoleName']}"
-    found = [(f"{service}:{request.operation}", resource)]
+    resource, context = _role(service, query), _context(account, query) if service == "ec2" else {}
+    if "PolicyArn" in query:
+        context = {"iam:PolicyARN": query["PolicyArn"]}
+    found = [(f"{service}:{request.operation}", resource, context)]
     if request.operation == "CreateRole" and any(key.startswith("Tags.") for key in query):
-        found.append(("iam:TagRole", resource))
+        found.append(("iam:TagRole", resource, {}))
     if any(key.startswith("TagSpecification") for key in query) and request.operation.startswith("Create"):
-        found.append(("ec2:CreateTags", "*"))
+        found.append(("ec2:CreateTags", "*", {}))
     return found
 
 
-def _passed(request: Received, more: Iterable[str]) -> list[tuple[str, str]]:
+def _role(service: str, query: Mapping[str, str]) -> str:
+    """ARN of the role that a request names; "*" if it names none."""
+    if service != "iam" or "RoleName" not in query:
+        return "*"
+    path = query.get("Path") or ("/gpuctl/" if query["RoleName"].endswith("-cluster") else "/")
+    return f"arn:aws:iam::{ACCOUNT}:role{path}{query['RoleName']}"
+
+
+def _context(account: RefusingAccount, query: Mapping[str, str]) -> dict[str, str]:
+    """Tags that all resources of a request have."""
+    if query.get("GroupName") in account.placement:
+        return {f"aws:ResourceTag/{key}": one for key, one in account.placement[query["GroupName"]].items()}
+    ec2 = backend("ec2")
+    tags = [ec2.tags.get(value, {}) for key, value in query.items() if re.fullmatch(r"\w+Id", key) and "-" in value]
+    shared = [(key, one) for key, one in tags[0].items() if all(key in each for each in tags)] if tags else []
+    return {f"aws:ResourceTag/{key}": one for key, one in shared}
+
+
+def _cluster_tags(path: str) -> dict[str, str]:
+    cluster = backend("eks").clusters.get(path.split("/")[2])
+    return {f"aws:ResourceTag/{key}": one for key, one in ((cluster.tags if cluster else None) or {}).items()}
+
+
+def _passed(request: Received, more: Iterable[str]) -> list[tuple[str, str, dict[str, str]]]:
+    """A role is passed to the service that is asked."""
     if "iam:PassRole" not in more:
         return []
     body = json.loads(request.body)
-    return [("iam:PassRole", unquote(body.get("roleArn") or body.get("nodeRole")))]
+    arn = unquote(body.get("roleArn") or body.get("nodeRole"))
+    return [("iam:PassRole", arn, {"iam:PassedToService": "eks.amazonaws.com"})]

@@ -35,6 +35,7 @@ SPOT = {
 }
 CHANGES = re.compile(r":(Create|Run|Pass|Attach|Associate)")
 PRIVATE_SERVICES = {"ec2", "ecr.api", "ecr.dkr", "s3", "sts"}
+ITSELF = "account"  # its login, of which no permission is asked
 SERVICES = {"ec2", "vpc", "eks"}
 NO_CLUSTER = ("use1-az3", "usw1-az2", "cac1-az3")
 MAIN_ADDONS = {"vpc-cni", "kube-proxy", "coredns", "aws-ebs-csi-driver", "eks-pod-identity-agent"}
@@ -535,9 +536,9 @@ _CLIENTS: dict[str, Any] = {}
 
 
 def client_of(url: str) -> Any:
-    """A client of EC2 for an endpoint, made once."""
+    """A client of EC2 for an endpoint, made once, with which the account itself asks moto."""
     if url not in _CLIENTS:
-        _CLIENTS[url] = client(url)
+        _CLIENTS[url] = client(url, login=ITSELF)
     return _CLIENTS[url]
 
 

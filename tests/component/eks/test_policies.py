@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from gpuctl.cli.app import app
 from gpuctl.eks import wait
-from tests.rig.aws_endpoint import LOGIN
+from tests.rig.aws_endpoint import LOGIN, client
 from tests.rig.eks_endpoint import ACCOUNT, backend, eks_endpoint
 from tests.rig.eks_policies import FOLDER, EnforcingAccount, actions, statements
+from tests.rig.iam_statements import allowed
 from tests.rig.source_files import ROOT
 
 FILE = f"""
@@ -99,6 +100,34 @@ def test_an_action_that_no_policy_holds_is_refused(account: EnforcingAccount, tm
     result = CliRunner().invoke(app, ["eks", "plan", str(path)])
     assert account.refused == {"ec2:DescribeVpcs"}
     assert "no permission for ec2:DescribeVpcs" in result.stdout
+
+
+def test_policies_do_not_make_an_administrator_and_remove_only_what_has_the_tag(account: EnforcingAccount) -> None:
+    role = "gpuctl-x-us-east-1-node"
+    for policy in ("AdministratorAccess", "AmazonEKSClusterPolicy"):
+        backend("iam").create_role(f"{role}-{policy}"[:64], "{}", "/", None, "", [], "3600")
+    iam, ec2 = client(account.url, "iam"), client(account.url)
+    account.allow = statements("create")
+
+    def attach(policy: str) -> None:
+        parameters = {"RoleName": f"{role}-{policy}"[:64], "PolicyArn": f"arn:aws:iam::aws:policy/{policy}"}
+        iam.attach_role_policy(**parameters)
+
+    attach("AmazonEKSClusterPolicy")
+    with pytest.raises(Exception, match="iam:AttachRolePolicy"):
+        attach("AdministratorAccess")
+    arn = f"arn:aws:iam::{ACCOUNT}:role/{role}"
+    for service, verdict in (("eks.amazonaws.com", True), ("ec2.amazonaws.com", False)):
+        assert allowed(account.allow, "iam:PassRole", arn, {"iam:PassedToService": service}) is verdict
+    for name in ("destroy", "reap"):
+        account.allow = [*statements(name), {"Action": ["ec2:CreateVpc", "ec2:CreateTags"], "Resource": "*"}]
+        tags = [{"ResourceType": "vpc", "Tags": [{"Key": "gpuctl:cluster", "Value": "lab"}]}]
+        ours = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags)["Vpc"]["VpcId"]
+        ec2.delete_vpc(VpcId=ours)
+        theirs = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        with pytest.raises(Exception, match="ec2:DeleteVpc"):
+            ec2.delete_vpc(VpcId=theirs)
+    account.refused.clear()
 
 
 def test_reap_may_what_destroy_may_and_list_roles() -> None:

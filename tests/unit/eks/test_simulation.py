@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from typing import Any
 
 from gpuctl.eks import prediction
 from gpuctl.eks.model import EksCluster, NodeGroup
@@ -26,7 +27,7 @@ def test_each_action_is_simulated_and_those_on_roles_name_the_roles() -> None:
 
 
 def test_the_worst_decision_counts() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"EvalActionName": "iam:CreateRole", "EvalDecision": "allowed"},
         {"EvalActionName": "iam:CreateRole", "EvalDecision": "implicitDeny"},
         {
