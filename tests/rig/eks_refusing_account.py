@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 from urllib.parse import parse_qs
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from tests.rig.aws_endpoint import ERROR, Answer, client
 from tests.rig.eks_endpoint import ACCOUNT, REGION, XML, Additions, Forward, Received, backend
@@ -73,6 +73,7 @@ class RefusingAccount(Additions):
     quota: dict[str, dict[str, float]] = field(default_factory=quotas)
     allow: list[dict[str, Any]] = field(default_factory=lambda: [EVERYTHING])
     denied: set[str] = field(default_factory=set)
+    refusals: list[str] = field(default_factory=list)  # answers that are errors or name health issues
     reservations: list[dict[str, Any]] = field(default_factory=list)
     groups: dict[str, tuple[str, str]] = field(default_factory=dict)
     most_groups: int = 500
@@ -85,6 +86,12 @@ class RefusingAccount(Additions):
     broken: dict[str, dict[str, Any]] = field(default_factory=dict)  # cluster -> health issue with which it fails
 
     def respond(self, request: Received, forward: Forward) -> Answer:
+        status, text = self._answer(request, forward)
+        if status >= 400 or '"issues"' in text:
+            self.refusals.append(unescape(text))
+        return status, text
+
+    def _answer(self, request: Received, forward: Forward) -> Answer:
         try:
             self._permissions(request)
             listed = self._listed(request)

@@ -1,7 +1,9 @@
 """python -m tests.rig.eks_trial: what the plan predicts against what happens, for injected causes and for good plans.
 
 Each row changes the account of eks_refusing_account.py, plans a cluster, and then makes it against the same account,
-although the plan has a FAIL. The table shows the finding, and AWS's refusal.
+although the plan has a FAIL. The table shows the finding, and AWS's refusal: an error or a health issue. Some causes
+reach no request that AWS would refuse, as gpuctl's own making, or the controller of load balancers, stops before: those
+rows say "stopped by", and do not count as AWS's refusals.
 """
 
 from __future__ import annotations
@@ -140,7 +142,8 @@ Inject = Callable[[World], str]
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause. `happens`: part of AWS's refusal. `beside`: checks that find something, too."""
+    """A cause. `happens`: part of the refusal. `beside`: checks that find something, too. `refused_by`: AWS, by an
+    error or a health issue; or what stops before AWS is asked."""
 
     name: str
     check: str
@@ -149,15 +152,17 @@ class Cause:
     happens: str
     verdict: str = "FAIL"
     beside: Sequence[str] = ()
+    refused_by: str = "AWS"
     later: Callable[[World, str], str] | None = None  # what happens once the cluster is there
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Findings of the plan that are not OK, and what happened: "" if everything came up."""
+    """Findings of the plan that are not OK, and what happened: "" if everything came up. `refusals`: AWS's answers."""
 
     predicted: Sequence[Finding]
     happened: str
+    refusals: Sequence[str] = ()
 
 
 @contextmanager
@@ -220,15 +225,17 @@ def outcome(made: World, plain: str, later: Callable[[World, str], str] | None =
     """Plan a cluster, and make it whatever the plan predicts."""
     cluster = cluster_file.check(plain, "read the cluster file")
     planned = eks_plan.plan(made.aws, cluster)
+    made.account.refusals.clear()  # of what was only asked
     bad = [one for one in planned.findings if one.verdict != "OK"]
     clock = iter(range(0, 10**9, 10))
     waiter = Waiter(lambda _: None, lambda _: None, lambda: float(next(clock)))
     try:
         findings = eks_create.make(made.aws, planned, waiter)
     except GpuctlError as error:
-        return Outcome(bad, str(error))
+        return Outcome(bad, str(error), tuple(made.account.refusals))
     wrong = [f"{one.subject}: {one.message}" for one in findings if one.verdict in ("FAIL", "WARN")]
-    return Outcome(bad, "; ".join(wrong) or (later(made, plain) if later else ""))
+    happened = "; ".join(wrong) or (later(made, plain) if later else "")
+    return Outcome(bad, happened, tuple(made.account.refusals))
 
 
 def misses(cause: Cause, made: Outcome) -> list[str]:
@@ -242,6 +249,8 @@ def misses(cause: Cause, made: Outcome) -> list[str]:
         found.append(f"predicted beside it: {sorted(others)}")
     if cause.happens not in made.happened:
         found.append(f"what happened is {made.happened or 'nothing'}")
+    if (cause.refused_by == "AWS") is not any(cause.happens in text for text in made.refusals):
+        found.append(f"it is not {cause.refused_by} that refuses")
     return found
 
 
@@ -259,7 +268,8 @@ def main() -> int:
             wrong += bool(bad)
             said = next((one for one in made.predicted if one.check == cause.check), None)
             predicted = f"{said.verdict} {said.check}: {said.message}" if said else "nothing"
-            sys.stdout.write(f"| {cause.name} | {predicted} | {'; '.join(bad) or made.happened} |\n")
+            stopped = "" if cause.refused_by == "AWS" else f"stopped by {cause.refused_by}: "
+            sys.stdout.write(f"| {cause.name} | {predicted} | {'; '.join(bad) or stopped + made.happened} |\n")
         for name, inject in GOOD.items():
             with restored(account):
                 made = outcome(account, inject(account))
@@ -269,7 +279,9 @@ def main() -> int:
             ]
             wrong += bool(bad)
             sys.stdout.write(f"| (good) {name} | {'; '.join(bad) or 'nothing'} | {'it comes up' * (not bad)} |\n")
-    sys.stdout.write(f"\n{len(CAUSES)} causes, {len(GOOD)} good plans, {wrong} not as they are to be\n")
+    by_aws = sum(one.refused_by == "AWS" for one in CAUSES)
+    counts = f"{len(CAUSES)} causes, {by_aws} of them refused by AWS"
+    sys.stdout.write(f"\n{counts}; {len(GOOD)} good plans, {wrong} not as they are to be\n")
     return int(wrong > 0)
 
 
