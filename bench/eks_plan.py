@@ -26,7 +26,7 @@ from tests.rig.aws_endpoint import (
     moto_endpoint,
     vpc_with_subnets,
 )
-from tests.rig.eks_answers import planning_answers
+from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, planning_answers
 
 # The given subnets; the account and all subnets of their VPC; what lies in these; their counts again.
 CHAIN = 4
@@ -45,7 +45,7 @@ node_groups:
 def planned(url: str, path: Path, delay_s: float) -> tuple[float, int]:
     """Seconds of a plan whose every answer comes so late, and the number of its requests."""
     cluster = cluster_file.load(path)
-    answers = planning_answers(actions(cluster))
+    answers = planning_answers(actions(cluster, has_efa=True)) | NO_PLACEMENT_GROUPS
 
     def late(operation: str) -> Answer | None:
         time.sleep(delay_s)

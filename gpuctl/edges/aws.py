@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from botocore.client import BaseClient
 
 THREADS = 16
-PAGE_SIZE = 1000  # the largest that EC2 takes
+PAGE_SIZE = 1000  # the largest that EC2 takes, unless its description of an operation names a smaller one
 MOST_ITEMS = 200_000  # of one request: more is not read, and is an error
 CONNECT_S, READ_S = 5, 30
 TOKEN_S, TOKEN_PREFIX = 60, "k8s-aws-v1."  # EKS accepts a token for 15 minutes after its signature
@@ -84,7 +85,7 @@ class Aws:
         self._config = Config(
             connect_timeout=CONNECT_S,
             read_timeout=READ_S,
-            max_pool_connections=THREADS,
+            max_pool_connections=4 * THREADS,  # several lists of requests are read at the same time
             user_agent_extra="gpuctl",
             **retries,
         )
@@ -175,7 +176,7 @@ class Aws:
         client, name = self._client(request.service), xform_name(request.operation)
         if client.can_paginate(name):
             sized = "Filters" in request.parameters and request.service == "ec2"
-            config = {"PageSize": PAGE_SIZE} if sized else {}
+            config = {"PageSize": _page_size(client, request.operation)} if sized else {}
             yield from client.get_paginator(name).paginate(**request.parameters, PaginationConfig=config)
             return
         tokens, token = set[str](), ""
@@ -221,6 +222,13 @@ def converted(answers: list[Any] | GpuctlError, convert: Callable[[list[Any]], I
         return GpuctlError(doing, wrong, "check AWS_ENDPOINT_URL: this is not what AWS answers")
 
 
+def _page_size(client: BaseClient, operation: str) -> int:
+    """Items of a page that EC2 takes for an operation: it refuses more."""
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    limit = shape.members["MaxResults"] if shape and "MaxResults" in shape.members else None
+    return min(PAGE_SIZE, int(limit.metadata.get("max", PAGE_SIZE))) if limit else PAGE_SIZE
+
+
 def _drop_members(model: Mapping[str, Any]) -> None:
     """Drop members from the description of EC2 (which the loader caches), so that they are not parsed."""
     for shape, kept in KEPT.items():
@@ -238,6 +246,7 @@ THROTTLED = frozenset(
         *("TooManyRequestsException", "SlowDown"),
     ]
 )
+DENIED = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")
 LOGIN = "{login}"  # of a hint: how to log in again
 # Codes, error, what is wrong and what to try. The codes are parts of AWS's, so that a.b.NotFound is one, too.
 ANSWERS: tuple[tuple[tuple[str, ...], type[GpuctlError], str, str], ...] = (
@@ -314,7 +323,9 @@ class _Translated:
             return Unreachable(self.doing, wrong, "wait a minute; other programs of this account and region count, too")
         for parts, kind, wrong, hint in ANSWERS:
             if any(part in code for part in parts):
-                words = {"action": self.action, "message": message or code, "login": self.login}
+                denied = DENIED.search(message)  # another action that the request needs, such as iam:PassRole
+                action = denied[1] if denied else self.action
+                words = {"action": action, "message": message or code, "login": self.login}
                 return kind(self.doing, f"{wrong.format(**words)} ({code})", hint.format(**words))
         failed = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
         kind = NoAnswer if failed else GpuctlError

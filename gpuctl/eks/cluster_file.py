@@ -29,13 +29,12 @@ from gpuctl.core.strict_yaml import (
     listed,
     load_file,
 )
-from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
+from gpuctl.eks.model import PRIVATE_BLOCKS, Capacity, EksCluster, NodeGroup
 
 FOLDER, ENDINGS = "eks", (".yaml", ".yml")
 HINT = "docs/eks.md describes the fields"
 EMPTY = EmptyFile("cluster file", "`gpuctl eks init` writes one")
 MOST_NODES = 1000  # of a group
-PRIVATE = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 
 
 def find(name: str) -> Path:
@@ -71,7 +70,7 @@ def _block(text: str) -> IPv4Network | None:
 
 def _vpc(text: str) -> IPv4Network | None:
     block = _block(text)
-    if block is not None and not any(block.subnet_of(private) for private in PRIVATE):
+    if block is not None and not any(block.subnet_of(private) for private in PRIVATE_BLOCKS):
         raise ValueError(f"is {text}: not a private block, such as 10.20.0.0/16")
     if block is not None and not 16 <= block.prefixlen <= 24:
         raise ValueError(f"is {text}: EC2 takes /16 at most, and three zones need /24 at least")
@@ -90,6 +89,8 @@ def _hours(text: str) -> float | None:
 _NAME = Text(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a name of letters, digits, - and _", 100)
 _TYPE = Text(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type such as p5.48xlarge", 40)
 _TAG = Text(r"[\w .:/=+@-]+", "text of a tag", 256)
+RESERVED_LABELS = re.compile(r"([a-z0-9-]+\.)*(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)")
+OPEN_LABELS = ("node.kubernetes.io", "kubelet.kubernetes.io")  # which a kubelet may set for its node
 _LABEL = Text(r"([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a label", 316)
 _TAINT = r"[\w./-]+(=[\w.-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)"
 _ARN = r"arn:aws[\w-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+"
@@ -119,6 +120,11 @@ def _group(values: dict[str, Any], node: Node, at: At) -> NodeGroup | None:
         at.refuse(node, f"has capacity {capacity} and no reservation", "add `reservation: cr-…`")
     if not needs and "reservation" in values:
         _field(at, node, "reservation", f"is for capacity reservation or block, not {capacity}", "leave it out")
+    for label in values.get("labels", ()):
+        prefix = label.rpartition("/")[0]
+        if RESERVED_LABELS.fullmatch(prefix) and prefix not in OPEN_LABELS:
+            wrong = f"has the label {label}: EKS refuses labels with the prefix {prefix}/"
+            _field(at, node, "labels", wrong, "use a prefix of yours, or none")
     if capacity is Capacity.BLOCK and values.get("placement", "none") != "none":
         _field(at, node, "placement", "is not for capacity blocks, whose nodes are near anyway", "leave it out")
     return NodeGroup(**values)

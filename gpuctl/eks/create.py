@@ -21,6 +21,7 @@ from gpuctl.eks.network import Home
 from gpuctl.eks.objects import (
     EXPIRES,
     ROLE_PATH,
+    SERVICES,
     Kind,
     Object,
     State,
@@ -30,13 +31,13 @@ from gpuctl.eks.objects import (
     role_name,
     tag_list,
 )
+from gpuctl.eks.parts import removal
 from gpuctl.eks.wait import ADDONS_DOWN, ADDONS_UP, CLUSTER_UP, LISTED, Waiter
 
 POLICIES = {
     "cluster": ("AmazonEKSClusterPolicy",),
     "node": ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy"),
 }
-SERVICES = {"cluster": "eks.amazonaws.com", "node": "ec2.amazonaws.com"}
 ADMIN_POLICY = "arn:{partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
@@ -197,12 +198,10 @@ def judged_addon(name: str, addon: Object | None) -> Finding:
 
 def refuse_removal(state: State) -> None:
     """InvalidInput in the middle of a removal: what is made beside it would be left, and cost."""
-    going = [one for one in state.objects if one.ours and one.kind in (Kind.CLUSTER, Kind.NAT)]
-    for one in going:
-        if one.state.lower() == "deleting":
-            hint = "run `gpuctl eks destroy` until nothing is left, then make it again"
-            wrong = f"its removal has begun ({one} is {one.state})"
-            raise InvalidInput(f"make {state.cluster}", wrong, hint)
+    for one in removal(state):
+        hint = "run `gpuctl eks destroy` until nothing is left, then make it again"
+        wrong = f"its removal has begun ({one} is {one.state})"
+        raise InvalidInput(f"make {state.cluster}", wrong, hint)
 
 
 def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:

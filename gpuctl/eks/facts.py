@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.eks.objects import Object, State
 
 
 @dataclass(frozen=True)
 class Type:
-    """An instance type. `architecture`: x86_64 or arm64. `zones`: ids of the zones that offer it."""
+    """An instance type. `architecture`: x86_64 or arm64. `zones`: ids of the zones that offer it. `usages`: on-demand,
+    spot, capacity-block; `strategies`: of placement groups. Both are empty if AWS does not name any."""
 
     name: str
     vcpus: int
     architecture: str
     zones: frozenset[str]
+    usages: frozenset[str] = frozenset()
+    strategies: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,11 @@ class Facts:
     `quotas`, `vpc_quotas`: name -> value. `running`: vCPUs by type of running on-demand instances and of unused
     reservations, `running_spot`: of spot instances. `subnet_zones`: subnet -> zone id, `subnet_vpcs`: their VPCs.
     `tenancy`: that of the subnets' VPCs, "default" for shared hardware. `vpcs`, `elastic_ips`: how many there are.
-    `simulated`: action -> IAM's decision on it, by a simulation.
+    `simulated`: action -> IAM's decision on it, by a simulation. `zones`: of the region, for a VPC that is made.
+    `clusters`, `internet_gateways`, `roles`: how many there are; `most_roles`: of the account, None if AWS names no
+    limit. `addons`, `admins`: name or ARN -> True if it exists. `state`: objects with the tags or names of this
+    cluster; None if it was not read.
+    `templates`: launch templates with names of this cluster. `has_efa`: True if a group has EFA.
     """
 
     now: datetime
@@ -78,3 +86,14 @@ class Facts:
     vpcs: int | GpuctlError = 0
     elastic_ips: int | GpuctlError = 0
     simulated: Mapping[str, str] | GpuctlError = field(default_factory=dict)
+    zones: Sequence[str] | GpuctlError = ()
+    clusters: int | GpuctlError = 0
+    internet_gateways: int | GpuctlError = 0
+    roles: int | GpuctlError = 0
+    most_roles: int | GpuctlError | None = 1000
+    eks_quotas: Mapping[str, float] | GpuctlError = field(default_factory=dict)
+    addons: Mapping[str, bool | GpuctlError] = field(default_factory=dict)
+    admins: Mapping[str, bool | GpuctlError] = field(default_factory=dict)
+    state: State | GpuctlError | None = None
+    templates: Sequence[Object] | GpuctlError = ()
+    has_efa: bool = False

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network
 
+# Source: RFC 1918, RFC 6598.
+PRIVATE_BLOCKS = tuple(
+    IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+
 
 class Capacity(StrEnum):
     """Market of a node group's instances: a reservation is an on-demand capacity reservation."""

@@ -13,6 +13,7 @@ from typing import Any
 CLUSTER, REGION, PART = "gpuctl:cluster", "gpuctl:region", "gpuctl:part"
 EXPIRES, CONTENT = "gpuctl:expires", "gpuctl:content"
 ROLE_PATH = "/gpuctl/"  # of the first role alone: managed node groups do not take a role with a path
+SERVICES = {"cluster": "eks.amazonaws.com", "node": "ec2.amazonaws.com"}  # that the roles trust
 MOST_ROLE_NAME = 64
 MOST_OBJECT_NAME = 128  # of a launch template
 EFA_GROUP = "efa"  # part of the security group

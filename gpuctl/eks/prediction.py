@@ -9,21 +9,28 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.eks_zones import NO_CONTROL_PLANE
 from gpuctl.domain.findings import Finding, Number, fail, ok, or_ok, unknown, unknown_because, warn
+from gpuctl.eks import network
 from gpuctl.eks.facts import Facts, Reservation, Type, Version
-from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
-from gpuctl.eks.quotas import limits, quota
+from gpuctl.eks.limits import limits
+from gpuctl.eks.model import PRIVATE_BLOCKS, Capacity, EksCluster, NodeGroup
+from gpuctl.eks.objects import Kind, State
+from gpuctl.eks.parts import parts
+from gpuctl.eks.placement import placement
+from gpuctl.eks.quotas import quota
 
 END_OF_BLOCK = timedelta(minutes=30)  # before its end EC2 ends the instances of a block
 SCALE_DOWN = timedelta(minutes=40)  # before its end EKS scales a group on a block down
 SOON = timedelta(days=60)
-SPREAD = 7  # instances of a spread placement group in a zone, by EC2
-DEFAULT_ZONES = 3  # zones of a VPC of its own
+USAGES = {Capacity.SPOT: "spot", Capacity.BLOCK: "capacity-block"}
+# Source: CHANGELOG and documentation of awslabs/amazon-eks-ami.
+G7_DRIVER, DRIVER_OF_IMAGES, IMAGES_OF = "595", "580", "2026-07-14"
 CONTROL_PLANE_FREE = 6  # addresses that EKS needs in each subnet of a cluster
 
 
 def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
     """Findings in the order in which AWS would meet them; an OK for what nothing speaks against."""
-    findings = [*permissions(cluster, facts), *name(cluster, facts), *version(cluster, facts), *zones(cluster, facts)]
+    findings = [*permissions(cluster, facts), *name(cluster, facts), *parts(cluster, facts), *version(cluster, facts)]
+    findings += [*existing("addons", facts.addons), *existing("admins", facts.admins), *zones(cluster, facts)]
     for group in cluster.node_groups:
         findings += offer(group, cluster, facts)
         findings += image(group, facts)
@@ -33,7 +40,11 @@ def predict(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def endpoint(cluster: EksCluster) -> list[Finding]:
-    """Nodes without a private endpoint reach the public one from an address that `allowed` must hold."""
+    """Blocks in `allowed` are public; without a private endpoint nodes reach the public one from one of them."""
+    private = [str(block) for block in cluster.allowed if any(map(block.subnet_of, PRIVATE_BLOCKS))]
+    if private:
+        message = f"EKS takes no private block for the public endpoint: {named(private)}"
+        return [fail("network", cluster.name, message, "name the blocks from which people come on the internet")]
     if cluster.private_endpoint or not cluster.allowed:
         return []
     if cluster.vpc is not None:
@@ -43,8 +54,8 @@ def endpoint(cluster: EksCluster) -> list[Finding]:
     return [warn("network", cluster.name, message, "set private_endpoint: true")]
 
 
-def actions(cluster: EksCluster) -> list[str]:
-    """IAM actions of all calls that make the cluster, beside those that read, and those of groups with EFA."""
+def actions(cluster: EksCluster, *, has_efa: bool = False) -> list[str]:
+    """IAM actions of all calls that make the cluster, beside those that read. `has_efa`: True if a group has EFA."""
     names = ["eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource"]
     names += ["iam:CreateRole", "iam:TagRole", "iam:AttachRolePolicy", "iam:PassRole"]
     names += ["ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags"]
@@ -53,6 +64,8 @@ def actions(cluster: EksCluster) -> list[str]:
         names += ["ec2:CreateVpc", "ec2:ModifyVpcAttribute", "ec2:CreateSubnet", "ec2:CreateInternetGateway"]
         names += ["ec2:AttachInternetGateway", "ec2:AllocateAddress", "ec2:CreateNatGateway"]
         names += ["ec2:CreateRouteTable", "ec2:CreateRoute", "ec2:AssociateRouteTable"]
+    efa_rules = ["ec2:AuthorizeSecurityGroupIngress", "ec2:AuthorizeSecurityGroupEgress"]
+    names += ["ec2:CreateSecurityGroup", *efa_rules] if has_efa else []
     names += ["ec2:CreatePlacementGroup"] if any(one.placement == "cluster" for one in cluster.node_groups) else []
     return names
 
@@ -61,7 +74,7 @@ def permissions(cluster: EksCluster, facts: Facts) -> list[Finding]:
     """IAM's decisions; an action that it allows for some resources only may be allowed for ours."""
     if isinstance(facts.simulated, GpuctlError):
         return [unknown_because("permissions", "", facts.simulated)]
-    decisions = {name: facts.simulated.get(name, "") for name in actions(cluster)}
+    decisions = {name: facts.simulated.get(name, "") for name in actions(cluster, has_efa=facts.has_efa)}
     denied = [name for name, decision in decisions.items() if decision == "explicitDeny"]
     unsure = [name for name, decision in decisions.items() if decision not in ("allowed", "explicitDeny")]
     found = []
@@ -75,9 +88,11 @@ def permissions(cluster: EksCluster, facts: Facts) -> list[Finding]:
 
 
 def name(cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """A cluster of this name must not exist."""
+    """A cluster of this name must not exist, unless an interrupted run of gpuctl made it."""
     if isinstance(facts.cluster, GpuctlError):
         return [unknown_because("name", cluster.name, facts.cluster)]
+    if facts.cluster and isinstance(facts.state, State) and any(one.ours for one in facts.state.of(Kind.CLUSTER)):
+        return [ok("name", cluster.name, "gpuctl made it: `gpuctl eks resume` goes on")]
     if facts.cluster:
         message = f"a cluster of this name exists in {cluster.region} ({facts.cluster})"
         return [fail("name", cluster.name, message, "choose another name, or look at it: `aws eks describe-cluster`")]
@@ -119,16 +134,45 @@ def _numbers(version_name: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version_name.split(".") if part.isdigit())
 
 
+def existing(check: str, named_in_file: Mapping[str, bool | GpuctlError]) -> list[Finding]:
+    """Addons that EKS offers for the version, or administrators that exist, by what AWS answered for each name."""
+    wrong, hint = {
+        "addons": ("EKS offers no addon of this name for the version", "`aws eks describe-addon-versions` lists them"),
+        "admins": ("IAM has no such role or user: EKS refuses it", "correct the ARN"),
+    }[check]
+    found = []
+    for one, exists in named_in_file.items():
+        if isinstance(exists, GpuctlError):
+            found.append(unknown_because(check, one, exists))
+        elif not exists:
+            found.append(fail(check, one, wrong, hint))
+    return or_ok(check, "", found, f"{len(named_in_file)} exist") if named_in_file else []
+
+
 def zones(cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """Given subnets must lie in two zones or more that EKS takes."""
+    """Given subnets must lie in two zones or more that EKS takes; those of a VPC of its own, where groups can be."""
     if not cluster.subnets:
-        return []
+        return _own_zones(cluster, facts)
     if isinstance(facts.subnet_zones, GpuctlError):
         return [unknown_because("zones", cluster.name, facts.subnet_zones)]
     missing = [one for one in cluster.subnets if one not in facts.subnet_zones]
     if missing:
         return [fail("zones", cluster.name, f"no subnet {named(missing)} in {cluster.region}", "check the ids")]
     return [_zones(cluster, {one: facts.subnet_zones[one] for one in cluster.subnets}, set(facts.subnet_vpcs))]
+
+
+def _own_zones(cluster: EksCluster, facts: Facts) -> list[Finding]:
+    """Zones that a VPC of its own gets. A group that can be nowhere has a finding already."""
+    if isinstance(facts.zones, GpuctlError):
+        return [unknown_because("zones", cluster.name, facts.zones)]
+    try:
+        needed = {group: where for group, where in network.needed_zones(cluster, facts).items() if where}
+        chosen = network.choose_zones(facts.zones, needed, {})
+    except InvalidInput as error:
+        return [fail("zones", cluster.name, error.wrong, error.hint)]
+    except GpuctlError:  # AWS did not answer for a type or the reservations
+        return []
+    return [ok("zones", cluster.name, ", ".join(chosen))]
 
 
 def _zones(cluster: EksCluster, chosen: Mapping[str, str], vpcs: Collection[str]) -> Finding:
@@ -154,6 +198,10 @@ def offer(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
     if not kind.zones:
         message = f"no zone of {cluster.region} offers {kind.name}"
         return [fail("offer", group.name, message, "choose another region or type")]
+    usage = USAGES.get(group.capacity, "on-demand")
+    if kind.usages and usage not in kind.usages:
+        message = f"EC2 does not offer {kind.name} as {usage}, only as {', '.join(sorted(kind.usages))}"
+        return [fail("offer", group.name, message, "choose another capacity or type")]
     offered = ", ".join(sorted(kind.zones))
     usable = set(kind.zones)
     if cluster.subnets and not isinstance(facts.subnet_zones, GpuctlError):
@@ -173,6 +221,9 @@ def image(group: NodeGroup, facts: Facts) -> list[Finding]:
     if is_arm != (kind.architecture == "arm64"):
         message = f"{group.ami} is not for {kind.architecture}, the processor of {kind.name}"
         return [fail("image", group.name, message, f"use {'AL2023_ARM_64' if not is_arm else 'AL2023_x86_64'}_NVIDIA")]
+    if kind.name.startswith("g7."):
+        message = f"{kind.name} needs driver {G7_DRIVER}, and EKS's images of {IMAGES_OF} have {DRIVER_OF_IMAGES}"
+        return [warn("image", group.name, message, "see whether newer images have it: `nvidia-smi` on a node")]
     if "NVIDIA" not in group.ami and kind.name.startswith(("p", "g")):
         message = f"{group.ami} has no NVIDIA driver: the GPUs of {kind.name} cannot be used without your own"
         return [warn("image", group.name, message, "use an image with NVIDIA in its name")]
@@ -188,12 +239,12 @@ def reservation(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Fin
     one = facts.reservations.get(group.reservation)
     if one is None:
         return [fail("reservation", group.name, f"no reservation {group.reservation} here", "check the id and region")]
-    found = [*_reservation(group, one, facts.now), *_room(group, one, cluster, facts)]
+    found = [*_reservation(group, one, facts.now, cluster.ttl_hours), *_room(group, one, cluster, facts)]
     free = f"{one.name}: {one.available} of {one.total} are free in {one.zone_id}"
     return or_ok("reservation", group.name, found, free)
 
 
-def _reservation(group: NodeGroup, one: Reservation, now: datetime) -> Iterator[Finding]:
+def _reservation(group: NodeGroup, one: Reservation, now: datetime, ttl_hours: float | None) -> Iterator[Finding]:
     subject, hint = group.name, "correct the file, or the reservation"
     if one.instance_type != group.instance_type:
         yield fail("reservation", subject, f"{one.name} is for {one.instance_type}, not {group.instance_type}", hint)
@@ -207,7 +258,7 @@ def _reservation(group: NodeGroup, one: Reservation, now: datetime) -> Iterator[
     elif one.state != "active":
         yield fail("reservation", subject, f"{one.name} is {one.state}", "use an active one")
     if one.end is not None:
-        yield from _end(group, one, one.end, now)
+        yield from _end(group, one, one.end, now, ttl_hours)
 
 
 def _room(group: NodeGroup, one: Reservation, cluster: EksCluster, facts: Facts) -> Iterator[Finding]:
@@ -223,41 +274,16 @@ def _room(group: NodeGroup, one: Reservation, cluster: EksCluster, facts: Facts)
         yield fail("reservation", group.name, message, "add a subnet there: `gpuctl subnets add`")
 
 
-def _end(group: NodeGroup, one: Reservation, end: datetime, now: datetime) -> Iterator[Finding]:
+def _end(
+    group: NodeGroup, one: Reservation, end: datetime, now: datetime, ttl_hours: float | None
+) -> Iterator[Finding]:
+    """A block that ends after the time to live of the cluster is no finding."""
     stop = end - (SCALE_DOWN if one.is_block else timedelta(0))
     if stop <= now:
         yield fail("reservation", group.name, f"{one.name} ends at {end:%Y-%m-%d %H:%M} UTC", "use another one")
-    elif one.is_block:
+    elif one.is_block and (ttl_hours is None or now + timedelta(hours=ttl_hours) > stop):
         message = (
             f"{one.name} ends at {end:%Y-%m-%d %H:%M} UTC: EKS takes the nodes away from {stop:%H:%M} UTC on, EC2 ends "
             f"them from {end - END_OF_BLOCK:%H:%M} UTC on"
         )
         yield warn("reservation", group.name, message, "have the last checkpoint written before")
-
-
-def placement(group: NodeGroup, cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """A named placement group must exist; a reservation that was made in a group must be used in that group."""
-    reserved = None if isinstance(facts.reservations, GpuctlError) else facts.reservations.get(group.reservation)
-    group_of_reservation = reserved.group.rpartition("/")[2] if reserved else ""
-    if group_of_reservation and group.placement != group_of_reservation:
-        made_in = f"the placement group {group_of_reservation}"
-        message = f"{group.reservation} was made in {made_in}, and placement is {group.placement}"
-        return [fail("placement", group.name, message, f"set placement: {group_of_reservation}")]
-    if group.placement in ("none", "cluster"):
-        return []
-    if isinstance(facts.placement_groups, GpuctlError):
-        return [unknown_because("placement", group.name, facts.placement_groups)]
-    one = facts.placement_groups.get(group.placement)
-    if one is None or one.state != "available":
-        state = "does not exist" if one is None else f"is {one.state}"
-        return [fail("placement", group.name, f"the placement group {group.placement} {state}", "correct the name")]
-    most = SPREAD * _zones_of(cluster, facts)
-    if one.strategy == "spread" and group.max > most:
-        message = f"{one.name} holds at most {most} instances, 7 in a zone, and {group.max} nodes may start"
-        return [fail("placement", group.name, message, "use a cluster or partition group")]
-    return [ok("placement", group.name, f"{one.name} ({one.strategy})")]
-
-
-def _zones_of(cluster: EksCluster, facts: Facts) -> int:
-    known = {} if isinstance(facts.subnet_zones, GpuctlError) else facts.subnet_zones
-    return len({known[one] for one in cluster.subnets if one in known}) or DEFAULT_ZONES

@@ -1,4 +1,4 @@
-"""Quotas of an account against what a cluster needs beside what runs now."""
+"""Quotas of running vCPUs against what a cluster needs beside what runs now."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ SPOT_QUOTAS: Mapping[str, str] = {
     **dict.fromkeys("acdhimrtz", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
     **dict.fromkeys(("dl", "hpc", "mac"), ""),
 }
-VPC_QUOTA, ADDRESS_QUOTA = "VPCs per Region", "EC2-VPC Elastic IPs"
 
 
 def quota_name(instance_type: str, capacity: Capacity) -> str:
@@ -101,28 +100,3 @@ def _running(which: str, facts: Facts) -> int | None:
         return None
     capacity = Capacity.SPOT if which in SPOT_QUOTAS.values() else Capacity.ON_DEMAND
     return sum(vcpus for kind, vcpus in running.items() if quota_name(kind, capacity) == which)
-
-
-def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
-    """Limits of what a VPC of its own needs: one VPC, and one address for its NAT gateway."""
-    if cluster.vpc is None:
-        return []
-    return [
-        _limit(VPC_QUOTA, facts.vpcs, facts),
-        _limit(ADDRESS_QUOTA, facts.elastic_ips, facts),
-    ]
-
-
-def _limit(which: str, used: int | GpuctlError, facts: Facts) -> Finding:
-    quotas = facts.vpc_quotas if which == VPC_QUOTA else facts.quotas
-    if isinstance(quotas, GpuctlError):
-        return unknown_because("limit", which, quotas)
-    if isinstance(used, GpuctlError):
-        return unknown_because("limit", which, used)
-    most = quotas.get(which)
-    if most is None:
-        return unknown("limit", which, "Service Quotas does not list it", "look at Service Quotas", used=used)
-    if used + 1 > most:
-        message = f"{used} of {most:g} are used, and one more is needed"
-        return fail("limit", which, message, "remove one, or ask for more in Service Quotas", used=used, limit=most)
-    return Finding("limit", which, Verdict.OK, f"{used} of {most:g} are used", {"used": used, "limit": most})

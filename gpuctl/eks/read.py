@@ -26,7 +26,14 @@ def type_of(instance: Mapping[str, Any]) -> str:
 def instance_type(answer: Mapping[str, Any], zones: frozenset[str]) -> Type:
     architectures = answer["ProcessorInfo"]["SupportedArchitectures"]
     architecture = "arm64" if "arm64" in architectures else "x86_64"
-    return Type(answer["InstanceType"], int(answer["VCpuInfo"]["DefaultVCpus"]), architecture, zones)
+    return Type(
+        answer["InstanceType"],
+        int(answer["VCpuInfo"]["DefaultVCpus"]),
+        architecture,
+        zones,
+        frozenset(answer.get("SupportedUsageClasses") or ()),
+        frozenset((answer.get("PlacementGroupInfo") or {}).get("SupportedStrategies") or ()),
+    )
 
 
 def quotas(rows: list[Any]) -> dict[str, float]:

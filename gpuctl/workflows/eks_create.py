@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws
 from gpuctl.eks import create, network
 from gpuctl.eks import state as states
 from gpuctl.eks.maker import Design
-from gpuctl.eks.model import EksCluster, NodeGroup
+from gpuctl.eks.model import EksCluster
 from gpuctl.eks.node_template import Nic, NodeNetwork
-from gpuctl.eks.objects import Kind, State, expires
-from gpuctl.eks.quotas import quota_name
+from gpuctl.eks.objects import State, expires
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import demand, node_type
 from gpuctl.workflows import eks_plan
 from gpuctl.workflows.eks_plan import EksPlan
 
 GPU_FAMILIES = ("p", "g")
-# Checks that count what an interrupted run made: with that beside the plan's demand, it would count twice.
-COUNT_NODES = frozenset({"quota", "reservation", "addresses"})
-COUNT_NETWORK = frozenset({"limit"})
 
 
 def started(aws: Aws, cluster: EksCluster) -> State:
@@ -36,46 +30,7 @@ def started(aws: Aws, cluster: EksCluster) -> State:
 
 def plan(aws: Aws, cluster: EksCluster, state: State, refresh: bool = False) -> EksPlan:
     """The plan, without findings on what an earlier run made. `refresh`: ask for prices, too."""
-    made = eks_plan.plan(aws, cluster, refresh)
-    return replace(made, findings=due(made.findings, state, cluster))
-
-
-def due(findings: Sequence[Finding], state: State, cluster: EksCluster) -> list[Finding]:
-    """Findings on what is still to be made. UNKNOWN ones stay: they count nothing.
-
-    Those on nodes of groups that exist go. One that counts such nodes beside others is a WARN, as it counts them twice.
-    """
-    skipped = set[str]()
-    if any(one.ours for one in state.of(Kind.CLUSTER)):
-        skipped.add("name")
-    if state.of(Kind.VPC):
-        skipped |= COUNT_NETWORK
-    exist = {one.name for one in state.of(Kind.GROUP)}
-    there = _counted([one for one in cluster.node_groups if one.name in exist])
-    left = _counted([one for one in cluster.node_groups if one.name not in exist])
-    kept = []
-    for one in findings:
-        key = (one.check, one.subject)
-        if one.verdict is Verdict.UNKNOWN:
-            kept.append(one)
-        elif (
-            one.check in skipped
-            or (there and not left and one.check in COUNT_NODES)
-            or (key in there and key not in left)
-        ):
-            continue
-        elif one.verdict is Verdict.FAIL and there and (key in there or one.check == "addresses"):
-            message = f"{one.message} (nodes that exist are counted twice)"
-            kept.append(replace(one, verdict=Verdict.WARN, message=message))
-        else:
-            kept.append(one)
-    return kept
-
-
-def _counted(groups: Sequence[NodeGroup]) -> set[tuple[str, str]]:
-    """Check and subject of findings that count nodes of these groups."""
-    found = {(check, one.name) for one in groups for check in ("quota", "reservation", "addresses")}
-    return found | {("quota", quota_name(one.instance_type, one.capacity)) for one in groups}
+    return eks_plan.plan(aws, cluster, refresh, state)
 
 
 def is_late(state: State) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,11 +12,15 @@ from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request, converted
-from gpuctl.eks import cost, prediction, read
+from gpuctl.eks import cost, node_template, prediction, read
+from gpuctl.eks import state as states
 from gpuctl.eks.cost import Cost, Prices
+from gpuctl.eks.due import due
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
+from gpuctl.eks.objects import Kind, Object, State, from_answer, object_name
 from gpuctl.eks.read import Answers
+from gpuctl.eks.simulation import decisions, simulations
 from gpuctl.subnets import demand, flow, network_flow, node_type
 from gpuctl.subnets import read as subnet_values
 from gpuctl.subnets.model import Listing
@@ -46,10 +50,13 @@ def connect(region: str, aws_profile: str) -> Aws:
     return Aws(region, aws_profile)
 
 
-def plan(aws: Aws, cluster: EksCluster, refresh: bool = False) -> EksPlan:
-    """Ask AWS for everything that a cluster depends on, and judge it. `refresh`: ask for prices, too."""
+def plan(aws: Aws, cluster: EksCluster, refresh: bool = False, state: State | None = None) -> EksPlan:
+    """Ask AWS for everything that a cluster depends on, and judge what is still to be made.
+
+    `refresh`: ask for prices, too. `state`: objects of the cluster, if they are known.
+    """
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
-    facts, listing, nodes, around = ask(aws, cluster)
+    facts, listing, nodes, around = ask(aws, cluster, state)
     findings += eks_prices.refresh(aws, cost.priced(cluster)) if refresh else []
     prices = eks_prices.read(cluster.region)
     findings += eks_prices.judge(prices)
@@ -58,27 +65,51 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False) -> EksPlan:
     if cluster.subnets:
         findings += addresses(cluster, facts, listing, nodes, cni)
         findings += network(cluster, facts, listing, nodes, around)
+    if isinstance(facts.state, State):
+        findings = due(findings, facts.state, cluster)
     return EksPlan(cluster, findings, parts, prices, facts, nodes)
 
 
 def ask(
-    aws: Aws, cluster: EksCluster
+    aws: Aws, cluster: EksCluster, state: State | None = None
 ) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
     """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
-    answers = aws.read_all(_requests(cluster, types), _as_is)
-    with AbandonablePool(4) as pool:  # what needs those answers, and nothing of each other
+    with AbandonablePool(6) as pool:
+        existing = pool.submit(_state, aws, cluster, state)
+        answers = aws.read_all(_requests(cluster, types), _as_is)
+        nodes = {name: converted(answers[f"type {name}"], _node, "read an instance type") for name in types}
+        has_efa = _has_efa(cluster, nodes)
+        # What needs those answers, and nothing of each other.
         others = pool.submit(_other_types, aws, types, answers)
-        simulated = pool.submit(_simulated, aws, cluster, answers["identity"])
+        simulated = pool.submit(_simulated, aws, cluster, answers["identity"], has_efa=has_efa)
+        admins = pool.submit(_admins, aws, cluster, answers["identity"])
         listing = pool.submit(_listing, aws, cluster, answers["subnets"])
         around = pool.submit(_network, aws, answers["subnets"])
-        whole: Answers = {**answers, **others.result(), "simulated": simulated.result()}
-        return (
-            _facts(cluster, types, whole),
-            listing.result(),
-            {name: converted(whole[f"type {name}"], _node, "read an instance type") for name in types},
-            around.result(),
-        )
+        whole: Answers = {**answers, **others.result(), **admins.result(), "simulated": simulated.result()}
+        facts = replace(_facts(cluster, types, whole), state=existing.result(), has_efa=has_efa)
+        return facts, listing.result(), nodes, around.result()
+
+
+def _state(aws: Aws, cluster: EksCluster, known: State | None) -> State | GpuctlError:
+    """Objects of the cluster."""
+    if known is not None:
+        return known
+    try:
+        return states.read(aws, cluster.name)
+    except GpuctlError as error:
+        return error
+
+
+def _has_efa(cluster: EksCluster, nodes: Mapping[str, node_type.NodeType | GpuctlError]) -> bool:
+    """True if a group whose type is known has EFA."""
+    for group in cluster.node_groups:
+        kind = nodes[group.instance_type]
+        if not isinstance(kind, GpuctlError):
+            planned = node_type.interfaces(kind, node_type.Layout(group.layout))
+            if any(one.kind != node_type.PLAIN for one in planned):
+                return True
+    return False
 
 
 def _as_is(answer: Any) -> Any:
@@ -118,12 +149,20 @@ def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
         "reservations": Request(
             "list capacity reservations", "ec2", "DescribeCapacityReservations", "CapacityReservations"
         ),
+        "quotas of eks": _quotas("eks"),
+        "summary": Request("count the IAM roles", "iam", "GetAccountSummary"),
         "vpcs": Request("list VPCs", "ec2", "DescribeVpcs", "Vpcs"),
         "addresses": Request("list Elastic IPs", "ec2", "DescribeAddresses", "Addresses"),
     }
-    if any(group.placement not in ("none", "cluster") for group in cluster.node_groups):
+    if any(group.placement != "none" for group in cluster.node_groups):
         doing = "list placement groups"
         requests["placement"] = Request(doing, "ec2", "DescribePlacementGroups", "PlacementGroups")
+    names = [object_name(cluster.name, group.name) for group in cluster.node_groups]
+    of_names = {"Filters": [{"Name": "launch-template-name", "Values": names}]}
+    requests["templates"] = Request(
+        "list launch templates", "ec2", "DescribeLaunchTemplates", "LaunchTemplates", of_names
+    )
+    requests |= _named_in_file(cluster)
     # By a filter: an id that does not exist is then missing, and no error.
     filters = {"Filters": [{"Name": "subnet-id", "Values": list(cluster.subnets) or ["subnet-none"]}]}
     requests["subnets"] = Request("list subnets", "ec2", "DescribeSubnets", "Subnets", filters)
@@ -137,6 +176,35 @@ def _requests(cluster: EksCluster, types: Sequence[str]) -> dict[str, Request]:
     return requests
 
 
+def _named_in_file(cluster: EksCluster) -> dict[str, Request]:
+    """Requests for addons; for zones and gateways, if a VPC is made."""
+    requests = {}
+    for name in cluster.addons:
+        if name not in (*node_template.BEFORE_NODES, *node_template.AFTER_NODES):
+            parameters = {"addonName": name, "kubernetesVersion": cluster.version}
+            doing = f"read the addon {name}"
+            requests[f"addon {name}"] = Request(doing, "eks", "DescribeAddonVersions", "addons", parameters)
+    if cluster.vpc is not None:
+        filters = {"Filters": [{"Name": "zone-type", "Values": ["availability-zone"]}]}
+        zones = ("ec2", "DescribeAvailabilityZones", "AvailabilityZones", filters)
+        requests["zones"] = Request("list the zones", *zones)
+        doing = "list internet gateways"
+        requests["gateways"] = Request(doing, "ec2", "DescribeInternetGateways", "InternetGateways")
+    return requests
+
+
+def _admins(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError) -> Answers:
+    """Answers on administrators of the login's account. IAM takes names alone, so that others are not asked for."""
+    if isinstance(identity, GpuctlError):
+        return {}
+    requests = {}
+    for arn in cluster.admins:
+        if arn.split(":")[4] == str(identity[0]["Account"]):
+            kind, name = ("Role" if ":role/" in arn else "User"), arn.rpartition("/")[2]
+            requests[f"admin {arn}"] = Request(f"read {arn}", "iam", f"Get{kind}", "", {f"{kind}Name": name})
+    return aws.read_all(requests, _as_is)
+
+
 def _quotas(service: str) -> Request:
     doing = f"list the quotas of {service}"
     return Request(doing, "service-quotas", "ListServiceQuotas", "Quotas", {"ServiceCode": service})
@@ -147,7 +215,9 @@ def _of_type(name: str) -> Request:
     return Request(doing, "ec2", "DescribeInstanceTypes", "InstanceTypes", {"InstanceTypes": [name]})
 
 
-def _simulated(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError) -> list[Any] | GpuctlError:
+def _simulated(
+    aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError, *, has_efa: bool
+) -> list[Any] | GpuctlError:
     """IAM's own judgement on what the login may do; an assumed role is judged as the role."""
     if isinstance(identity, GpuctlError):
         return identity
@@ -156,20 +226,22 @@ def _simulated(aws: Aws, cluster: EksCluster, identity: list[Any] | GpuctlError)
     role = ROLE.search(arn)
     if arn.endswith(":root"):
         return GpuctlError(doing, "this is the account's root user, which IAM does not simulate", "log in as a role")
-    keys = {"aws:RequestedRegion": cluster.region, "iam:PassedToService": "eks.amazonaws.com"}
-    context = [
-        {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"} for key, value in keys.items()
-    ]
     try:
         if role:  # its ARN may have a path, which the session's has not
             request = Request(f"read the role {role[1]}", "iam", "GetRole", "", {"RoleName": role[1]})
             arn = str(aws.read(request, _as_is)[0]["Role"]["Arn"])
-        names = prediction.actions(cluster)
-        parameters = {"PolicySourceArn": arn, "ActionNames": names, "ContextEntries": context}
-        request = Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", parameters)
-        return aws.read(request, _as_is)
     except GpuctlError as error:
         return error
+    requests = {
+        number: Request(doing, "iam", "SimulatePrincipalPolicy", "EvaluationResults", {"PolicySourceArn": arn, **one})
+        for number, one in enumerate(simulations(cluster, arn, has_efa=has_efa))
+    }
+    rows = []
+    for answer in aws.read_all(requests, _as_is).values():
+        if isinstance(answer, GpuctlError):
+            return answer
+        rows += answer
+    return rows
 
 
 def _listing(aws: Aws, cluster: EksCluster, subnets: list[Any] | GpuctlError) -> Listing | GpuctlError:
@@ -226,8 +298,54 @@ def _facts(cluster: EksCluster, types: Sequence[str], answers: Answers) -> Facts
         tenancy=_tenancy(cluster, vpcs, answers["vpcs"]),
         vpcs=of("vpcs", len),
         elastic_ips=of("addresses", len),
-        simulated=of("simulated", lambda rows: {one["EvalActionName"]: one["EvalDecision"] for one in rows}),
+        clusters=of("clusters", len),
+        eks_quotas=of("quotas of eks", read.quotas),
+        roles=of("summary", lambda rows: int(rows[0]["SummaryMap"]["Roles"])),
+        **_asked(cluster, answers),
+        simulated=of("simulated", decisions),
     )
+
+
+def _asked(cluster: EksCluster, answers: Answers) -> dict[str, Any]:
+    """Facts on what the file names, and on what a VPC of its own needs."""
+
+    def of(key: str, convert: Callable[[list[Any]], Value]) -> Value | GpuctlError:
+        return converted(answers[key], convert, f"read {key}")
+
+    found: dict[str, Any] = {
+        "most_roles": of("summary", lambda rows: _number(rows[0]["SummaryMap"].get("RolesQuota"))),
+        "addons": {key.removeprefix("addon "): of(key, bool) for key in answers if key.startswith("addon ")},
+        "admins": {arn: _exists(arn, answers) for arn in cluster.admins},
+        "templates": of("templates", lambda rows: [_template(one, cluster) for one in rows]),
+    }
+    if cluster.vpc is not None:
+        found["zones"] = of(
+            "zones", lambda rows: [str(one["ZoneId"]) for one in rows if one.get("State") == "available"]
+        )
+        found["internet_gateways"] = of("gateways", len)
+    return found
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _template(answer: Any, cluster: EksCluster) -> Object:
+    return from_answer(Kind.TEMPLATE, answer, cluster.name, cluster.region)
+
+
+def _exists(arn: str, answers: Answers) -> bool | GpuctlError:
+    """True for a role or user that exists; an error for one of another account, which cannot be asked."""
+    identity = answers["identity"]
+    if isinstance(identity, GpuctlError):
+        return identity
+    if str(identity[0]["Account"]) != arn.split(":")[4]:
+        return GpuctlError(f"read {arn}", "it is of another account", "check there that it exists")
+    answer = answers[f"admin {arn}"]
+    if isinstance(answer, GpuctlError):
+        return False if states.is_absent(answer) else answer
+    member = answer[0].get("Role") or answer[0].get("User") or {}
+    return str(member.get("Arn")) == arn
 
 
 def _tenancy(

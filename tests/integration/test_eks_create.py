@@ -85,6 +85,7 @@ def cloud() -> Iterator[Cloud]:
         for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
             patch.setenv(name, value)
         patch.setattr(wait, "EVERY_S", 0.01)
+        backend("iam").create_role("Admin", "{}", "/", None, "", [], "3600")
         yield Cloud(url, additions)
 
 

@@ -28,7 +28,7 @@ from tests.rig.aws_endpoint import (
     moto_endpoint,
     vpc_with_subnets,
 )
-from tests.rig.eks_answers import planning_answers, product
+from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, planning_answers, product
 
 CALLED = (
     *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
@@ -83,7 +83,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def planned(cloud: Cloud, path: Path, denied: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
-    with added_answers_proxy(cloud.url, planning_answers(CALLED, denied=denied)) as url:
+    with added_answers_proxy(cloud.url, planning_answers(CALLED, denied=denied) | NO_PLACEMENT_GROUPS) as url:
         result = run(url, "plan", path, "--output", "json")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     document: dict[str, Any] = json.loads(result.stdout)
@@ -104,7 +104,7 @@ def test_a_cluster_that_would_come_up_has_no_finding_and_a_price(cloud: Cloud, t
 
 def priced(cloud: Cloud, path: Path, answer: Answer | None, *words: str) -> tuple[int, dict[str, Any]]:
     """A plan, with this answer of the Pricing API."""
-    answers = planning_answers(CALLED) | ({"GetProducts": answer} if answer else {})
+    answers = planning_answers(CALLED) | NO_PLACEMENT_GROUPS | ({"GetProducts": answer} if answer else {})
     with added_answers_proxy(cloud.url, answers) as url:
         result = run(url, "plan", path, "--output", "json", *words)
     document: dict[str, Any] = json.loads(result.stdout)
@@ -169,6 +169,8 @@ def test_what_aws_does_not_answer_is_unknown_and_the_sum_too(cloud: Cloud, tmp_p
     assert "sum: UNKNOWN, as a price is not known" in result.stdout
     assert {line.split()[1] for line in result.stdout.splitlines() if line.startswith("UNKNOWN")} == {
         "permissions",
+        "parts",
+        "limit",
         "version",
         "quota",
     }

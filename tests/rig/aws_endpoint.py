@@ -44,12 +44,12 @@ def moto_endpoint() -> Iterator[str]:
         server.stop()
 
 
-def client(url: str, service: str = "ec2") -> Any:
-    """A client of a service, by default EC2, for this endpoint."""
+def client(url: str, service: str = "ec2", login: str = "testing") -> Any:
+    """A client of a service, by default EC2, for this endpoint. `login`: id of its access key."""
     import botocore.session
 
     session = botocore.session.Session()
-    session.set_credentials("testing", "testing")
+    session.set_credentials(login, "testing")
     return session.create_client(service, endpoint_url=url, region_name="us-east-1")
 
 
@@ -106,21 +106,24 @@ def error_injecting_proxy(endpoint: str, inject: Inject) -> Iterator[tuple[str, 
             operation = found[1].decode() if found else target or self.path.partition("?")[0]
             received.append(operation)
             injected = inject(operation)
-            status, text = (injected[0], injected[1].encode()) if injected else self._forwarded(body)
+            status, text, headers = (injected[0], injected[1].encode(), {}) if injected else self._forwarded(body)
             self.send_response(status)
-            self.send_header("Content-Type", "text/xml")
+            for name, value in {**headers, "Content-Type": "text/xml"}.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
 
         do_POST = do_GET = _answer  # noqa: N815 - names of the standard library
 
-        def _forwarded(self, body: bytes) -> tuple[int, bytes]:
+        def _forwarded(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+            """Status and body, and the headers that name an error."""
             connection = http.client.HTTPConnection(behind, timeout=30)
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
-                return answer.status, answer.read()
+                kept = {name: value for name, value in answer.getheaders() if name.lower().startswith("x-amzn")}
+                return answer.status, answer.read(), kept
             finally:
                 connection.close()
 

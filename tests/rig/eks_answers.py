@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from gpuctl.eks.limits import ADDRESS_QUOTA, VPC_QUOTA
 from gpuctl.eks.price_list import PLAIN_LINUX
-from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, VPC_QUOTA
+from gpuctl.eks.quotas import ON_DEMAND_QUOTAS
 from tests.rig.aws_endpoint import Answer
 
 NO_RESERVATIONS = (
     '<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
     "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
 )
+# For moto alone, without eks_endpoint.py.
+NO_GROUPS = (
+    '<DescribePlacementGroupsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><placementGroupSet/>'
+    "</DescribePlacementGroupsResponse>"
+)
+NO_PLACEMENT_GROUPS: dict[str, Answer] = {"DescribePlacementGroups": (200, NO_GROUPS)}
 QUOTAS: dict[str, float] = {ON_DEMAND_QUOTAS["g"]: 64, ON_DEMAND_QUOTAS["p"]: 384, VPC_QUOTA: 5, ADDRESS_QUOTA: 5}
 VERSIONS = [{"clusterVersion": "1.36", "endOfStandardSupportDate": 2132697600, "endOfExtendedSupportDate": 2164233600}]
 

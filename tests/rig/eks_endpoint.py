@@ -3,7 +3,8 @@
 Added in front of moto: addons, access entries and placement groups are kept here; a new cluster, node group or addon is
 CREATING when it is read first; a node group has instances, whose interfaces the VPC CNI leaves behind when it goes;
 subnets, groups and VPCs with interfaces are in use, as are a VPC with subnets and a role with policies; a client token
-of NAT gateways is honoured. moto's own objects are read through its backends, as the server runs in this process.
+of NAT gateways is honoured; a page is no larger than AWS takes. moto's own objects are read through its backends, as
+the server runs in this process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs, unquote
 import pytest
 
 from tests.rig.aws_endpoint import ERROR, Answer
+from tests.rig.aws_model import beyond_limits
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 XML = '<{0}Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">{1}</{0}Response>'
@@ -32,12 +34,15 @@ NOT_FOUND: Answer = (404, json.dumps({"__type": "ResourceNotFoundException", "me
 
 @dataclass(frozen=True)
 class Received:
-    """A request. `operation`: of the query and JSON protocols; of REST, the path."""
+    """A request. `operation`: of the query and JSON protocols; of REST, the path. `query`: of its address. `login`:
+    id of the access key that signed it."""
 
     operation: str
     method: str
     path: str
     body: bytes
+    query: str = ""
+    login: str = ""
 
 
 Forward = Callable[[], Answer]  # moto's own answer
@@ -242,16 +247,18 @@ def backend(service: str) -> Any:
 
 
 @contextmanager
-def eks_endpoint() -> Iterator[tuple[str, Additions]]:
-    """URL of moto with additions, and these."""
+def eks_endpoint(more: Additions | None = None) -> Iterator[tuple[str, Additions]]:
+    """URL of moto with additions (`more`, or plain ones), and these."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    additions, moto = Additions(), DomainDispatcherApplication(create_backend_app)
+    additions, moto = more or Additions(), DomainDispatcherApplication(create_backend_app)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(additions, moto))
     server.daemon_threads = True  # of connections that clients keep
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # read when moto is asked for the first time
+        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+        for service in ("ec2", "eks", "iam"):  # which may have objects of other tests, and no policies of AWS
+            backend(service).reset()
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", additions
@@ -272,7 +279,8 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            path = unquote(self.path.partition("?")[0])
+            path, _, query = self.path.partition("?")
+            path = unquote(path)
             headers: dict[str, str] = {}
 
             def forward() -> Answer:
@@ -291,7 +299,9 @@ def _handler(additions: Additions, moto: Any) -> type[http.server.BaseHTTPReques
             found = re.search(rb"Action=(\w+)", body)
             target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
             operation = found[1].decode() if found else target or path
-            status, text = additions.respond(Received(operation, self.command, path, body), forward)
+            login = re.search(r"Credential=([^/]+)/", self.headers.get("Authorization", ""))
+            received = Received(operation, self.command, path, body, query, login[1] if login else "")
+            status, text = beyond_limits(body) or additions.respond(received, forward)
             plain = text.encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Type": "text/xml", "Content-Length": str(len(plain))}.items():

@@ -146,3 +146,13 @@ def test_the_region_is_that_of_either_variable(login: pytest.MonkeyPatch) -> Non
     login.delenv("AWS_DEFAULT_REGION", raising=False)
     login.setenv("AWS_REGION", "eu-west-1")
     assert Aws().region == "eu-west-1"
+
+
+def test_a_refusal_names_the_action_that_is_not_allowed() -> None:
+    message = "User: arn:aws:iam::1:user/a is not authorized to perform: iam:PassRole on resource: role/x"
+    error = {"Error": {"Code": "AccessDeniedException", "Message": message}}
+    refused = _Translated("make it", "eks:CreateCluster", "").refused(error)
+    assert (refused.wrong, refused.hint) == (
+        "no permission for iam:PassRole (AccessDeniedException)",
+        "have iam:PassRole allowed for this login",
+    )

@@ -114,3 +114,19 @@ def test_a_value_that_breaks_the_text_is_invalid_input() -> None:
 def test_a_value_of_the_environment_that_is_no_plain_word_is_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="NODE_TYPE has other characters"):
         starter.text({"NODE_TYPE": value}, "1.36")
+
+
+@pytest.mark.parametrize("prefix", ["kubernetes.io", "node-role.kubernetes.io", "k8s.io", "eks.amazonaws.com"])
+def test_a_label_that_eks_reserves_is_refused_in_the_file(prefix: str) -> None:
+    with pytest.raises(InvalidInput, match="EKS refuses labels with the prefix"):
+        cluster_file.check(labelled(f"{prefix}/gpu"), "test")
+
+
+def test_labels_that_a_kubelet_may_set_and_others_are_taken() -> None:
+    for label in ("node.kubernetes.io/gpu", "example.com/gpu", "gpu", "notkubernetes.io/gpu"):
+        assert cluster_file.check(labelled(label), "test").node_groups[0].labels == {label: "yes"}
+
+
+def labelled(label: str) -> str:
+    group = f"{{name: gpu, instance_type: g4dn.xlarge, min: 0, max: 1, desired: 1, labels: {{{label}: 'yes'}}}}"
+    return f"name: lab\nregion: us-east-1\nversion: '1.36'\nvpc: 10.20.0.0/16\nnode_groups: [{group}]\n"

@@ -15,9 +15,10 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.eks import read
 from gpuctl.eks.cost import Cost, Prices, budget, costs, price_day, priced, total
 from gpuctl.eks.facts import Facts, PlacementGroup, Reservation, Type, Version
+from gpuctl.eks.limits import ADDRESS_QUOTA, GATEWAY_QUOTA, VPC_QUOTA
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 from gpuctl.eks.prediction import actions, predict
-from gpuctl.eks.quotas import ADDRESS_QUOTA, ON_DEMAND_QUOTAS, STANDARD, VPC_QUOTA, quota_name
+from gpuctl.eks.quotas import ON_DEMAND_QUOTAS, STANDARD, quota_name
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 P5 = Type("p5.48xlarge", 192, "x86_64", frozenset({"use1-az6"}))
@@ -44,6 +45,10 @@ FACTS = Facts(
     vpcs=1,
     elastic_ips=2,
     simulated=ALLOWED,
+    zones=["use1-az1", "use1-az2", "use1-az3", "use1-az6"],
+    clusters=1,
+    internet_gateways=1,
+    roles=20,
 )
 ACTIVE = Reservation("cr-1", "active", "p5.48xlarge", "use1-az6", 4, 4, is_block=False)
 BLOCK = replace(ACTIVE, is_block=True, end=NOW + timedelta(days=2))
@@ -53,6 +58,9 @@ ON_BLOCK = replace(GROUP, capacity=Capacity.BLOCK, reservation="cr-1")
 ENDLESS = replace(BLOCK, end=None)
 PAST = date(2026, 11, 26)
 SOON = date(2026, 12, 20)
+AZ3 = frozenset({"use1-az3"})
+MANY_GROUPS = {str(number): PlacementGroup(str(number), "spread", "available") for number in range(500)}
+G_QUOTAS = {ON_DEMAND_QUOTAS["g"]: 1000, ADDRESS_QUOTA: 5}
 IN_GROUP = replace(CLUSTER, node_groups=[replace(GROUP, placement="pg")])
 
 
@@ -115,7 +123,7 @@ def test_a_good_cluster_has_no_finding() -> None:
             "cr-1 is in use1-az2, and no subnet lies there",
         ),
         (CLUSTER, {"types": {P5.name: Type(P5.name, 0, "", frozenset())}}, "offer", Verdict.FAIL, "no zone of"),
-        (CLUSTER, {"vpc_quotas": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"vpcs": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
         (replace(CLUSTER, version="1.20"), {}, "version", Verdict.FAIL, "EKS does not offer this version"),
         (replace(CLUSTER, version="1.33"), {}, "version", Verdict.WARN, "standard support ended on 2026-07-29"),
         (
@@ -237,6 +245,40 @@ def test_a_good_cluster_has_no_finding() -> None:
         ),
         (CLUSTER, {"vpcs": 5}, "limit", Verdict.FAIL, "5 of 5 are used, and one more is needed"),
         (CLUSTER, {"elastic_ips": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"internet_gateways": 5}, "limit", Verdict.FAIL, "5 of 5 are used, and one more is needed"),
+        (CLUSTER, {"clusters": 100}, "limit", Verdict.FAIL, "100 of 100 are used"),
+        (CLUSTER, {"eks_quotas": {"Clusters": 1}}, "limit", Verdict.FAIL, "1 of 1 are used"),
+        (CLUSTER, {"roles": 999}, "limit", Verdict.FAIL, "999 of 1000 are used, and 2 more are needed"),
+        (CLUSTER, {"roles": REFUSED}, "limit", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"eks_quotas": {"Nodes per managed node group": 3}}, "limit", Verdict.FAIL, "max is 4"),
+        (EVERYTHING, {"placement_groups": MANY_GROUPS}, "limit", Verdict.FAIL, "500 of 500 are used"),
+        (CLUSTER, {"types": {P5.name: replace(P5, zones=AZ3)}}, "zones", Verdict.FAIL, "reaches none of these"),
+        (CLUSTER, {"zones": REFUSED}, "zones", Verdict.UNKNOWN, "no permission"),
+        (
+            of(replace(GROUP, capacity=Capacity.SPOT)),
+            {"types": {P5.name: replace(P5, usages=frozenset({"on-demand"}))}},
+            "offer",
+            Verdict.FAIL,
+            "does not offer p5.48xlarge as spot",
+        ),
+        (
+            EVERYTHING,
+            {"types": {P5.name: replace(P5, strategies=frozenset({"spread"}))}},
+            "placement",
+            Verdict.FAIL,
+            "in placement groups with spread, not cluster",
+        ),
+        (CLUSTER, {"addons": {"more": False}}, "addons", Verdict.FAIL, "no addon of this name"),
+        (CLUSTER, {"admins": {"arn": REFUSED}}, "admins", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"state": REFUSED}, "parts", Verdict.UNKNOWN, "no permission"),
+        (CLUSTER, {"has_efa": True}, "permissions", Verdict.UNKNOWN, "ec2:CreateSecurityGroup"),
+        (
+            replace(CLUSTER, node_groups=[replace(GROUP, instance_type="g7.2xlarge")]),
+            {"types": {"g7.2xlarge": replace(P5, name="g7.2xlarge")}, "quotas": G_QUOTAS},
+            "image",
+            Verdict.WARN,
+            "needs driver 595",
+        ),
     ],
 )
 def test_one_cause_makes_one_finding(
@@ -252,6 +294,7 @@ def test_quotas_that_cannot_be_read_make_all_that_depends_on_them_unknown() -> N
         ("quota", Verdict.UNKNOWN),
         ("limit", Verdict.UNKNOWN),
     ]
+    assert [one.subject for one in problems(vpc_quotas=REFUSED)] == [VPC_QUOTA, GATEWAY_QUOTA]
 
 
 def test_groups_that_share_a_quota_are_added_and_blocks_are_not_counted() -> None:
@@ -310,14 +353,21 @@ def test_groups_that_share_a_reservation_need_its_room_together() -> None:
     assert first.message == second.message == "4 of 4 instances of cr-1 are free, and 5 nodes start"
 
 
-def test_a_spread_group_holds_seven_in_each_zone() -> None:
+def test_a_spread_group_holds_seven_in_each_zone_of_the_nodes() -> None:
     groups = {"pg": PlacementGroup("pg", "spread", "available")}
-    spread = replace(GIVEN, node_groups=[replace(GROUP, placement="pg", max=14)])
-    roomy = {P_QUOTA: 10_000}
-    assert problems(spread, placement_groups=groups, quotas=roomy) == []
-    more = replace(spread, node_groups=[replace(GROUP, placement="pg", max=15)])
-    [over] = problems(more, placement_groups=groups, quotas=roomy)
-    assert "holds at most 14 instances" in over.message
+    both = {"p5.48xlarge": replace(P5, zones=frozenset(["use1-az1", "use1-az6", "use1-az9"]))}
+    one_zone = {"p5.48xlarge": replace(P5, zones=frozenset(["use1-az6"]))}
+
+    def verdicts(types: dict[str, Type], desired: int, most: int) -> list[Verdict]:
+        spread = replace(GIVEN, node_groups=[replace(GROUP, placement="pg", desired=desired, max=most)])
+        found = problems(spread, placement_groups=groups, quotas={P_QUOTA: 10_000}, types=types)
+        return [one.verdict for one in found]
+
+    assert verdicts(both, 14, 14) == []
+    assert verdicts(both, 14, 15) == [Verdict.WARN]
+    assert verdicts(both, 15, 15) == [Verdict.FAIL]
+    assert verdicts(one_zone, 7, 8) == [Verdict.WARN]
+    assert verdicts(one_zone, 8, 8) == [Verdict.FAIL]
 
 
 def test_a_good_spot_group_and_what_is_called_for_what() -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.eks.due import due
 from gpuctl.eks.model import EksCluster, NodeGroup
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.prediction import endpoint
 from gpuctl.workflows import eks_status
-from gpuctl.workflows.eks_create import due, is_late
+from gpuctl.workflows.eks_create import is_late
 from gpuctl.workflows.eks_status import Living
 
 LAB = EksCluster("lab", "us-east-1", "1.36", [NodeGroup("x", "p5.48xlarge", 0, 1, 1)])
@@ -27,11 +28,10 @@ VPC, CLUSTER, GROUP = (Object(kind, "x", ours=True) for kind in (Kind.VPC, Kind.
     ("objects", "skipped"),
     [
         ([], set()),
-        ([ROLE, VPC], {"limit"}),
-        ([ROLE, VPC, CLUSTER], {"limit", "name"}),
-        ([ROLE, VPC, CLUSTER, GROUP], {"limit", "name", "quota", "addresses"}),
-        ([ROLE, VPC, CLUSTER, Object(Kind.GROUP, "y", ours=True)], {"limit", "name"}),
-        ([Object(Kind.CLUSTER, "x")], set()),  # of somebody else: its name is taken
+        ([ROLE, VPC], set()),
+        ([ROLE, VPC, CLUSTER], set()),
+        ([ROLE, VPC, CLUSTER, GROUP], {"quota", "addresses"}),
+        ([ROLE, VPC, CLUSTER, Object(Kind.GROUP, "y", ours=True)], set()),
     ],
 )
 def test_what_exists_is_not_counted_again(objects: list[Object], skipped: set[str]) -> None:
