@@ -78,8 +78,11 @@ def _leads_to(cluster: Cluster, place: Place) -> str:
     return " ".join(f"{place.pod} in namespace {place.namespace} of {place.cluster} ({where})".split())
 
 
-def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntry:
-    """Write the pod's entry and the key of its host, which the API delivered; return the entry."""
+def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any], address: str = "") -> HostEntry:
+    """Write the pod's entry and the key of its host, which the API delivered; return the entry.
+
+    `address`: of the pod's load balancer; without one the entry leads through the API.
+    """
     check_entry(cluster, place)
     meta = pod["metadata"]
     annotations = meta.get("annotations") or {}
@@ -103,6 +106,7 @@ def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntr
         str(known),
         [gpuctl_program(), "eks", "tunnel", place.cluster, *where],
         _leads_to(cluster, place),
+        address,
     )
     write_atomically(known, ssh_files.known_host(entry))
     write_atomically(folder() / f"{name}.conf", ssh_files.entry(entry))

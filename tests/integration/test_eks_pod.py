@@ -22,6 +22,7 @@ from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPY
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
+from tests.rig.kube.standin_load_balancer import balancing
 
 HOST = "lab.gpu.default.lab"
 ROOM = ("--cpu", "300m", "--memory", "256Mi", "--shm", "64Mi")
@@ -166,6 +167,39 @@ def test_a_forward_that_is_cut_ends_the_session_and_the_next_login_works(cluster
     lab.wait_for(lambda: me.run("echo in").out == "in\n")
 
 
+def test_a_load_balancer_leads_ssh_to_the_pod_for_its_ranges_until_it_is_removed(cluster: Plane, me: Person) -> None:
+    kubeconfig = str(me.gpuctl.home / "kubeconfig")
+    argv = ("eks", "connect", "lab", "--context", "lab", "--", "echo started; sleep 300")
+    session = me.gpuctl.start(*argv, KUBECONFIG=kubeconfig)
+    assert session.stdout is not None
+    assert session.stdout.readline() == "started\n"
+    expose = ("pod", "--no-agent", "--expose", "nlb", "--yes", "-o", "json", "--allow-from")
+    with balancing(cluster):
+        opened = me(*expose, f"{node.OURS}/32")
+        assert opened.code == 0, opened.out + opened.err
+        assert [one["check"] for one in opened.json["findings"] if one["verdict"] == "OK"][-1] == "expose"
+        assert f"port 22 is open to {node.OURS}/32" in opened.err
+        entry = (me.files / f"{HOST}.conf").read_text()
+        assert (f"HostName {node.ITS}\n" in entry, "ProxyCommand" in entry) == (True, False)
+        through = ssh(me, "echo in")
+        assert through.stdout == "in\n", through.stderr
+        assert me.run("echo in").out == "in\n"
+        known = me.files / f"{HOST}.known_hosts"
+        before = known.read_text()
+        known.write_text(f"{before.split()[0]} {pair()[1]}\n")
+        assert "Host key verification failed" in ssh(me, "true").stderr
+        known.write_text(before)
+        elsewhere = me(*expose, "203.0.113.7/32", "--timeout", "3s")
+        assert (elsewhere.code, elsewhere.json["findings"][-1]["verdict"]) == (1, "UNKNOWN")
+        assert me("pod", "--no-agent", "--expose", "none").code == 0
+    assert "gpu-ssh" not in cluster.kubectl("get", "services", "-o", "name")
+    assert "ProxyCommand" in (me.files / f"{HOST}.conf").read_text()
+    assert me.run("echo in; cat /proc/net/tcp").out.count(":08AF ") == 0  # port 2223 is closed
+    assert session.poll() is None
+    session.kill()
+    session.wait()
+
+
 def test_jupyter_is_forwarded_over_ssh_and_asks_for_its_token(me: Person) -> None:
     token = me("jupyter", "--token").out.strip()
     port = next(port for port in range(18888, 19888) if ports.free(port))
@@ -219,12 +253,17 @@ def unknown_key(me: Person) -> Said:
     return me("keys", "--revoke", "SHA256:none")
 
 
+def open_to_everybody(me: Person) -> Said:
+    return me("pod", "--expose", "nlb", "--yes", "--no-agent")
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (change_gpus, "gpus: 1, not 2"),
         (private_key, "it holds a private key"),
         (unknown_key, "no key is SHA256:none"),
+        (open_to_everybody, "nothing says who may connect"),
     ],
 )
 def test_wrong_input_changes_nothing(

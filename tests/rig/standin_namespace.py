@@ -22,6 +22,7 @@ KINDS = {
     "StorageClass": "storageclasses",
     "Event": "events",
     "Namespace": "namespaces",
+    "Service": "services",
 }
 
 
@@ -49,7 +50,12 @@ class StandinNamespace(Cluster):
             if path.rsplit("/", 1)[-1] in KINDS.values():
                 labels = dict(request.query).get("labelSelector", "")
                 chosen = dict(one.split("=") for one in labels.split(",") if one).items()
-                named = [item for name, item in self.items.items() if name.startswith(f"{path}/")]
+                everywhere = "/namespaces/" not in path and f"/{path.rsplit('/', 1)[-1]}/"
+                named = [
+                    item
+                    for name, item in self.items.items()
+                    if name.startswith(f"{path}/") or (everywhere and everywhere in name)
+                ]
                 listed = [item for item in named if chosen <= (item["metadata"].get("labels") or {}).items()]
                 return {"items": copy.deepcopy(listed), "metadata": {"resourceVersion": "1"}}
             raise NotFound(request.doing, "not found")

@@ -18,7 +18,7 @@ CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")  # Kubernetes' rul
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 OF_WORKSPACE = ("workspace", "storage_class")
 POD_LABEL, PART_LABEL = "gpuctl.io/gpu-pod", "gpuctl.io/part"
-FORM, HOST_KEY, KEYS = "gpuctl/form", "gpuctl/host-key", "gpuctl/keys"
+FORM, HOST_KEY, KEYS, SSHD = "gpuctl/form", "gpuctl/host-key", "gpuctl/keys", "gpuctl/sshd"
 
 
 @dataclass(frozen=True)

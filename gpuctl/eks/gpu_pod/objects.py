@@ -12,6 +12,7 @@ from gpuctl.eks.gpu_pod.public_keys import PublicKey
 
 Object = dict[str, Any]
 CONTAINER, GPU = "main", "nvidia.com/gpu"
+SSHD_CONFIG = "sshd_config"
 ORDINARY = 1000  # the user without --root
 
 
@@ -55,13 +56,13 @@ def _secret(meta: Object, values: Mapping[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": data}
 
 
-def start(pod: str, form: Form) -> Object:
-    """The ConfigMap of scripts."""
+def start(pod: str, form: Form, *, exposed: bool = False) -> Object:
+    """The ConfigMap of scripts. `exposed`: sshd also listens for a load balancer."""
     meta = {"name": model.start_name(pod), "labels": labels(pod, "start")}
     data = {
         "prepare.sh": scripts.prepare(_user(form)),
         "start.sh": scripts.START,
-        "sshd_config": scripts.sshd_config(),
+        SSHD_CONFIG: scripts.sshd_config(exposed=exposed),
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 

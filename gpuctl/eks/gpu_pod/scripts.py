@@ -17,6 +17,8 @@ HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
 AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
 USER, ROOT = "gpu", "root"
 SSH_PORT, JUPYTER_PORT = 2222, 8888
+EXPOSED_PORT, EXPOSED_AS = 2223, 22  # sshd behind a load balancer, and that load balancer
+LOOPBACK, ANY = "0100007F", "00000000"  # addresses in /proc/net/tcp: little-endian, in hexadecimal digits
 NO_SSHD = 42  # exit code of the start script
 NO_JUPYTER, NO_PYTHON, ANOTHER = 43, 44, 45  # exit codes of the script that asks Jupyter
 # Without a proxy: the address is the pod's own.
@@ -119,11 +121,11 @@ done
 """
 
 
-def listens(port: int) -> str:
-    """Script that succeeds once a socket listens on this port of the loopback, by /proc/net/tcp and sh alone."""
-    # State 0A is LISTEN; the address is a little-endian number in hexadecimal digits (proc(5), /proc/net/tcp).
+def listens(port: int, address: str = LOOPBACK) -> str:
+    """Script that succeeds once a socket listens on this port of an address, by /proc/net/tcp and sh alone."""
+    # State 0A is LISTEN (proc(5), /proc/net/tcp).
     return f"""while read -r _ local _ state _; do
-  [ "$local $state" != "0100007F:{port:04X} 0A" ] || exit 0
+  [ "$local $state" != "{address}:{port:04X} 0A" ] || exit 0
 done </proc/net/tcp
 exit 1
 """
@@ -140,10 +142,22 @@ def jupyter_answers() -> str:
     return f"{missing}\nexec python3 -c {shlex.quote(ASK_JUPYTER)}"
 
 
-def sshd_config() -> str:
-    """Configuration of sshd: keys only, and only for the port forward, which connects to the pod's own loopback."""
+# Sessions go on: the daemon, whose parent is the start script, alone reads its configuration again.
+RELOAD = """for stat in /proc/[0-9]*/stat; do
+  read -r pid name _ parent _ <"$stat" || continue
+  [ "$name $parent" != "(sshd) 1" ] || kill -HUP "$pid"
+done 2>/dev/null
+"""
+
+
+def sshd_config(*, exposed: bool = False) -> str:
+    """Configuration of sshd: keys only, for the port forward, which connects to the pod's own loopback.
+
+    `exposed`: a further port, of all addresses of the pod, for a load balancer.
+    """
     more = (
-        "ListenAddress 127.0.0.1",
+        f"ListenAddress 127.0.0.1:{SSH_PORT}",
+        *([f"ListenAddress 0.0.0.0:{EXPOSED_PORT}"] if exposed else []),
         "Subsystem sftp internal-sftp",
         "ClientAliveInterval 30",
         "ClientAliveCountMax 4",

@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, fail, ok
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects, public_keys
+from gpuctl.eks.gpu_pod import exposure, objects, public_keys
+from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.model import Form
 from gpuctl.workflows import eks_access, eks_pod, eks_ssh
 from tests.rig.standin_namespace import StandinNamespace
@@ -88,3 +90,47 @@ def test_a_line_that_gpuctl_does_not_understand_is_unknown(cluster: StandinNames
     assert "line 2: it does not begin with a type" in listed.stdout
     assert KEYS[0].fingerprint in listed.stdout
     assert "SECRETWORD" not in listed.output
+
+
+# ---- --expose --------------------------------------------------------------------------------------------------------
+
+OFFICE = ("--expose", "nlb", "--allow-from", "203.0.113.0/24")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--expose", "nlb"), "nothing says who may connect"),
+        (("--expose", "nlb", "--allow-from", "0.0.0.0/0"), "only --allow-from-whole-internet opens"),
+        (("--expose", "none", "--allow-from", "203.0.113.7"), "--allow-from belongs to --expose nlb"),
+    ],
+)
+def test_ranges_are_checked_before_anything_is_asked(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        invoke("pod", "lab", "--no-agent", *words)
+
+
+def test_the_plan_comes_before_the_first_write_and_needs_consent(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match="there is no terminal"):
+        invoke("pod", "lab", "--no-agent", *OFFICE)
+    assert cluster.writes == []
+    monkeypatch.setattr("gpuctl.cli.shared.options.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    declined = CliRunner().invoke(app, ["eks", "pod", "lab", "--no-agent", *OFFICE], input="n\n")
+    assert "port 22 is open to 203.0.113.0/24" in declined.output
+    assert "cost: UNKNOWN USD an hour" in declined.output
+    assert (declined.exit_code, cluster.writes) == (1, [])  # click's own runner; gpuctl ends with 130
+
+
+def test_an_exposed_pod_stays_exposed_and_its_new_sshd_listens_for_that(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = exposure.service("gpu", Exposure(("203.0.113.0/24",)))
+    cluster.add({**service, "status": {"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}}})
+    report = json.loads(make(monkeypatch, READY, "").stdout)
+    assert [one["check"] for one in report["findings"]] == ["pod", "expose"]
+    config = cluster.items[cluster.name("ConfigMap", "gpu-start")]["data"]["sshd_config"]
+    assert "ListenAddress 0.0.0.0:2223" in config
+    (entry,) = (eks_ssh.folder()).glob("*.conf")
+    assert "HostName k8s-1.elb.example.com" in entry.read_text()
