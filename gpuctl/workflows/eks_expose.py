@@ -78,6 +78,14 @@ def plan(before: Object | None, desired: Exposure, place: Place) -> list[str]:
     return lines
 
 
+def begin(cluster: Cluster, place: Place, choice: str | None, desired: Exposure | None, progress: Progress) -> bool:
+    """Remove the load balancer if it is no longer desired. True if sshd of a new pod is to listen for one."""
+    if choice == exposure.NONE:
+        withdraw(cluster, place, progress)
+        return False
+    return desired is not None or live_if_permitted(cluster, place) is not None
+
+
 @dataclass(frozen=True)
 class Exposer:
     """Opens and closes a pod. `limit_s`: of the wait for an address; `greeting`: how sshd's first bytes are read."""

@@ -20,11 +20,8 @@ from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.edges.kube.cluster import Cluster
-    from gpuctl.eks.gpu_pod.exposure import Exposure
     from gpuctl.eks.gpu_pod.public_keys import PublicKey
     from gpuctl.eks.gpu_pod.ssh_files import HostEntry
-    from gpuctl.workflows.eks_access import Place
 
 echo = partial(click.echo, err=True)
 
@@ -156,7 +153,9 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     place = pod_options.find(request.place)
     cluster = place.connect()
     eks_ssh.check_entry(cluster, place)
-    exposed = _agree(cluster, place, choice, desired, request.exposure.yes)
+    if desired is not None:
+        _agree(eks_expose.plan(eks_expose.live_or_refused(cluster, place), desired, place), request.exposure.yes)
+    exposed = eks_expose.begin(cluster, place, choice, desired, echo)
     made = eks_pod.ensure(
         cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace, exposed=exposed), echo
     )
@@ -183,22 +182,12 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _agree(cluster: Cluster, place: Place, choice: str | None, desired: Exposure | None, yes: bool) -> bool:
-    """Show what a load balancer would open and cost, and ask; remove one. True if sshd is to listen for one."""
-    from gpuctl.eks.gpu_pod import exposure
-    from gpuctl.workflows import eks_expose
-
-    if choice == exposure.NONE:
-        eks_expose.withdraw(cluster, place, echo)
-        return False
-    if desired is None:
-        return eks_expose.live_if_permitted(cluster, place) is not None
-    lines = eks_expose.plan(eks_expose.live_or_refused(cluster, place), desired, place)
+def _agree(lines: Sequence[str], yes: bool) -> None:
+    """Show what a load balancer would open and cost, and ask."""
     for line in lines:
         echo(line)
     if lines:
         options.confirm("Open the pod like this?", yes)
-    return True
 
 
 def _offer() -> None:
