@@ -19,12 +19,15 @@ from gpuctl.eks.gpu_pod import objects, public_keys
 from gpuctl.eks.gpu_pod.model import Form
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
+from tests.rig import rootfs, slurm_programs
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
 from tests.rig.kube.standin_load_balancer import balancing
+from tests.rig.needs import HOSTS, need
 
 HOST = "lab.gpu.default.lab"
+WITH_SLURM = "localhost/ml-with-slurm:1"
 ROOM = ("--cpu", "300m", "--memory", "256Mi", "--shm", "64Mi")
 
 
@@ -62,8 +65,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     folder = tmp_path_factory.mktemp("cluster")
     for path in (folder, *folder.parents[:2]):
         path.chmod(0o755)
-    with real_node(folder, {"nvidia.com/gpu": "4"}) as plane:
-        for pod in ("gpu", "bare"):
+    need(slurm_programs.missing(), HOSTS)
+    layers = {WITH_SLURM: slurm_programs.layer(folder / "slurm.tar", rootfs.base(), "Tesla T4\nTesla T4")}
+    with real_node(folder, {"nvidia.com/gpu": "4"}, layers) as plane:
+        for pod in ("gpu", "bare", "batch"):
             _bring_workspace(plane, folder / VOLUMES, pod)
         yield plane
 
@@ -279,6 +284,21 @@ def test_the_gpu_test_names_a_pod_without_driver(me: Person) -> None:
     tested = me("test-gpu", "-o", "json")
     assert (tested.code, tested.json["verdict"]) == (1, "FAIL")
     assert "no nvidia-smi" in tested.json["findings"][0]["message"]
+
+
+def test_slurm_in_the_pod_gives_out_its_gpus_in_the_login(me: Person) -> None:
+    pod = ("--pod", "batch")
+    options = ("--image", WITH_SLURM, "--slurm", "--gpus", 2, "--key", me.public, "--no-agent", "-o", "json")
+    made = me("pod", *pod, *options, "--cpu", "300m", "--memory", "384Mi", "--shm", "64Mi")
+    assert made.code == 0, made.out + made.err
+    assert made.json["findings"][-1]["message"].startswith("its node is idle and offers gpu:t4:2")
+    job = "srun --gpus 1 sh -c 'echo $CUDA_VISIBLE_DEVICES'; srun --gpus 2 sh -c 'echo $CUDA_VISIBLE_DEVICES; id -un'"
+    done = me("connect", *pod, "--", job)
+    assert (done.code, done.out.split()) == (0, ["0", "0,1", "gpu"]), done.err
+    more = me("connect", *pod, "--", "srun --gpus 3 true")
+    assert "Requested node configuration is not available" in more.err
+    batch = 'cd; printf "#!/bin/sh\necho batch on $(uname -n)\n" >job; sbatch -W -o out job >/dev/null; cat out'
+    assert me("connect", *pod, "--", batch).out == "batch on batch\n"
 
 
 def test_an_image_without_sshd_is_named(me: Person) -> None:

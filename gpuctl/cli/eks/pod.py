@@ -39,6 +39,7 @@ class FormOptions:
     storage_class: str | None
     root: bool | None
     jupyter: bool | None
+    slurm: bool | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ form_options = options.together(
         "--jupyter/--no-jupyter",
         default=None,
         help="Run Jupyter, for `gpuctl eks jupyter`; the image needs jupyter-lab.  [default: no]",
+    ),
+    click.option(
+        "--slurm/--no-slurm",
+        default=None,
+        help="Run Slurm with the pod as its node, for srun and sbatch there; the image needs it.  [default: no]",
     ),
 )
 
@@ -141,7 +147,7 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     from gpuctl.domain.report import Report
     from gpuctl.eks.gpu_pod import exposure
     from gpuctl.eks.gpu_pod.model import Options, check_options
-    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_jupyter, eks_pod_keys, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_jupyter, eks_pod_keys, eks_pod_slurm, eks_ssh
 
     check_folder(metrics)
     started = time.monotonic()
@@ -162,7 +168,7 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     entry = eks_expose.entry(cluster, place, made)
     results = eks_pod.wait(cluster, place, made, eks_pod.Patience(request.timeout), echo)
     if not problems(results):
-        results += eks_pod_jupyter.wait(cluster, place, made)
+        results += [*eks_pod_jupyter.wait(cluster, place, made), *eks_pod_slurm.wait(cluster, place, made)]
         results += eks_expose.Exposer(cluster, place, request.timeout, echo).follow(made, choice, desired)
         entry = eks_expose.entry(cluster, place, made)
     included = _include() if request.include else eks_ssh.is_included()

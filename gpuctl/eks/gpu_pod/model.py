@@ -34,6 +34,7 @@ class Form:
     storage_class: str = ""
     root: bool = False
     jupyter: bool = False
+    slurm: bool = False
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -52,6 +53,7 @@ class Options:
     storage_class: str | None = None
     root: bool | None = None
     jupyter: bool | None = None
+    slurm: bool | None = None
 
 
 _SIZE = (SIZE, "a size such as 512Mi or 16Gi")

@@ -109,7 +109,11 @@ def _main(form: Form) -> Object:
         "name": CONTAINER,
         "resources": resources,
         "workingDir": scripts.WORKSPACE,
-        "env": [{"name": "HOME", "value": scripts.HOME}, {"name": "HF_HOME", "value": scripts.CACHE}],
+        "env": [
+            {"name": "HOME", "value": scripts.HOME},
+            {"name": "HF_HOME", "value": scripts.CACHE},
+            *(_limits_for_slurm() if form.slurm else []),
+        ],
         "readinessProbe": {
             "exec": {"command": ["sh", "-c", scripts.listens(scripts.SSH_PORT)]},
             "periodSeconds": 2,
@@ -121,6 +125,18 @@ def _main(form: Form) -> Object:
             {"name": "run", "mountPath": "/etc/motd", "subPath": "motd", "readOnly": True},
         ],
     }
+
+
+def _limits_for_slurm() -> list[Object]:
+    """Variables with the container's limits: whole processors, rounded up, and MiB."""
+    limits = {scripts.CPUS: ("limits.cpu", "1"), scripts.MEMORY_MIB: ("limits.memory", "1Mi")}
+    return [
+        {
+            "name": name,
+            "valueFrom": {"resourceFieldRef": {"containerName": CONTAINER, "resource": resource, "divisor": divisor}},
+        }
+        for name, (resource, divisor) in limits.items()
+    ]
 
 
 MOUNTS: Mapping[str, tuple[str, bool]] = {  # volume -> path, read-only
