@@ -172,7 +172,11 @@ def detect(name: str = "") -> Builder:
 
 
 def _gist(done: Done) -> str:
-    return removed(gist(done.err))[0] if done.code is not None else f"no answer within {done.limit or SHORT_S:g} s"
+    return (
+        removed(gist(done.err).removeprefix("Error: "))[0]
+        if done.code is not None
+        else f"no answer within {done.limit or SHORT_S:g} s"
+    )
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class Registry:
     """A registry that runs. `host`: with its port."""
 
     host: str
+    process: subprocess.Popen[bytes]
     password: str = ""
 
     def digest(self, repository: str, tag: str) -> str:
@@ -77,9 +78,9 @@ def registry(folder: Path, password: str = "") -> Iterator[Registry]:
         process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, "OTEL_TRACES_EXPORTER": "none"})
     try:
         _await(host, process, folder / "log")
-        yield Registry(host, password)
+        yield Registry(host, process, password)
     finally:
-        process.kill()
+        process.kill()  # also one that a test has stopped
         process.wait()
 
 

@@ -153,3 +153,25 @@ def test_a_base_that_does_not_exist_and_one_without_a_registry_are_refused(build
     assert (none.code, "line 2: the argument BASE has no value" in none.err) == (2, True)
     absent = builder("push", "localhost/none:1", "--registry", f"{builder.open.host}/x")
     assert (absent.code, "buildah has no image localhost/none:1" in absent.err) == (2, True)
+
+
+def test_an_interrupted_push_leaves_no_tag_and_no_login(builder: Builder) -> None:
+    builder.ecr.repositories.add("team/stopped")
+    words = ("eks", "image", "push", "--repository", "team/stopped", "--tag", "v1", "--builder", "buildah")
+    builder.closed.process.send_signal(signal.SIGSTOP)  # a registry that answers no more
+    try:
+        running = builder.gpuctl.start(*words, stderr=subprocess.STDOUT, **builder.variables)
+        assert running.stdout is not None
+        assert any(line.startswith("pushing") for line in running.stdout)
+        running.send_signal(signal.SIGINT)
+        output = running.stdout.read()
+        assert (running.wait(30), "the registry has no new tag" in output) == (130, True), output
+    finally:
+        builder.closed.process.send_signal(signal.SIGCONT)
+    assert builder.closed.digest("team/stopped", "v1") == ""
+    assert builder.left() == []
+
+
+def test_a_registry_that_does_not_answer_is_named(builder: Builder) -> None:
+    pushed = builder("push", IMAGE, "--registry", "127.0.0.1:1/team/pod")
+    assert (pushed.code, "cannot push the image to 127.0.0.1:1/team/pod" in pushed.err) == (3, True), pushed.err
