@@ -286,7 +286,7 @@ def test_the_gpu_test_names_a_pod_without_driver(me: Person) -> None:
     assert "no nvidia-smi" in tested.json["findings"][0]["message"]
 
 
-def test_slurm_in_the_pod_gives_out_its_gpus_in_the_login(me: Person) -> None:
+def test_slurm_in_the_pod_gives_out_its_gpus_in_the_login(me: Person, tmp_path: Path) -> None:
     pod = ("--pod", "batch")
     options = ("--image", WITH_SLURM, "--slurm", "--gpus", 2, "--key", me.public, "--no-agent", "-o", "json")
     made = me("pod", *pod, *options, "--cpu", "300m", "--memory", "384Mi", "--shm", "64Mi")
@@ -297,8 +297,17 @@ def test_slurm_in_the_pod_gives_out_its_gpus_in_the_login(me: Person) -> None:
     assert (done.code, done.out.split()) == (0, ["0", "0,1", "gpu"]), done.err
     more = me("connect", *pod, "--", "srun --gpus 3 true")
     assert "Requested node configuration is not available" in more.err
-    batch = 'cd; printf "#!/bin/sh\necho batch on $(uname -n)\n" >job; sbatch -W -o out job >/dev/null; cat out'
-    assert me("connect", *pod, "--", batch).out == "batch on batch\n"
+    jobs = Path(__file__).parents[2] / "examples/eks/pod"
+    (tmp_path / "bin").mkdir()
+    for name in ("torchrun", "vllm"):
+        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "a stand-in: $*"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    assert me("cp", *pod, jobs / "train.sbatch", jobs / "serve_vllm.sbatch", tmp_path / "bin", ":/workspace").code == 0
+    batch = "cd /workspace; PATH=$PWD/bin:$PATH sbatch --wait --output out.log"
+    trained = me("connect", *pod, "--", f"{batch} --gpus 2 train.sbatch --steps 9; cat out.log").out
+    assert "a stand-in: --standalone --nproc-per-node 2 /workspace/train_ddp.py --steps 9" in trained
+    served = me("connect", *pod, "--", f"{batch} serve_vllm.sbatch a/model; cat out.log").out
+    assert "a stand-in: serve a/model --host 127.0.0.1 --port 8000 --tensor-parallel-size 1" in served
 
 
 def test_an_image_without_sshd_is_named(me: Person) -> None:
