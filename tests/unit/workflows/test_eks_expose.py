@@ -77,6 +77,21 @@ def test_it_is_made_once_and_asked_again_until_sshd_answers() -> None:
     assert cluster.writes == [("POST", "services")]
 
 
+def test_a_command_that_was_killed_goes_on_when_it_is_repeated() -> None:
+    cluster = StandinNamespace()
+
+    def killed(_: Request) -> None:
+        raise KeyboardInterrupt
+
+    cluster.refuse = killed
+    with pytest.raises(KeyboardInterrupt):
+        exposer(cluster, b"").follow(POD, "nlb", OFFICE)
+    assert cluster.writes == []
+    cluster.refuse = named(cluster)
+    (finding,) = exposer(cluster, b"SSH-2.0").follow(POD, "nlb", OFFICE)
+    assert finding.verdict is Verdict.OK
+
+
 def test_other_ranges_change_it() -> None:
     cluster = with_service(OFFICE, NAME)
     exposer(cluster, b"SSH-2.0").follow(POD, "nlb", HOME)
@@ -127,6 +142,7 @@ def test_a_service_of_somebody_else_is_refused() -> None:
     cluster.add({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "gpu-ssh"}, "spec": {}})
     with pytest.raises(InvalidInput, match="Service gpu-ssh that gpuctl did not make"):
         eks_expose.live_or_refused(cluster, PLACE)
+    assert eks_expose.live_if_permitted(cluster, PLACE) is None  # a login goes on through the API
 
 
 def test_a_login_needs_no_right_to_read_services() -> None:
