@@ -49,7 +49,7 @@ def live_or_refused(cluster: Cluster, place: Place) -> Object | None:
 
 
 def live_if_permitted(cluster: Cluster, place: Place) -> Object | None:
-    """The pod's Service; None also without the right to read it, or if gpuctl did not make it: a login needs neither."""
+    """The pod's Service; None also without the right to read it, or if somebody else made it: a login needs neither."""
     with contextlib.suppress(Forbidden, InvalidInput):
         return live(cluster, place)
     return None

@@ -159,7 +159,7 @@ def push(request: PushRequest, progress: Progress) -> Reference:
     progress(f"pushing {image} to {target} with {builder.name}")
     digest = builder.push(str(image), str(target), login, plain_http=reference.is_loopback(place.host))
     if not reference.DIGEST.fullmatch(digest):
-        raise GpuctlError(doing, f"{builder.name} does not print the digest of {target}", "look in the registry for it")
+        raise GpuctlError(doing, f"{builder.name} does not print the digest of {target}", "read it in the registry")
     return replace(place, tag="", digest=digest)
 
 

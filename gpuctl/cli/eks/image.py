@@ -108,7 +108,7 @@ def push(request: PushCommand) -> None:
     """Push an image to ECR or another registry, and print its name by digest on standard output.
 
     The login to ECR is made for this push: its password reaches the builder on standard input, and its file is in a
-    folder of this push alone, which is removed. Your own logins are not touched.
+    folder of this push alone, which is removed. Your logins are not touched.
     """
     from gpuctl.workflows import eks_image
 

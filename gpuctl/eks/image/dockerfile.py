@@ -51,11 +51,11 @@ class _Reader:
         elif copied := COPY.fullmatch(line):
             self._add(number, copied, {})
 
-    def _add(self, number: int, found: re.Match[str], values: Mapping[str, str]) -> None:
+    def _add(self, number: int, image: re.Match[str], values: Mapping[str, str]) -> None:
         try:
-            name = _expanded(found[2], values)
+            name = _expanded(image[2], values)
             if name.lower() not in {SCRATCH, *self.stages} and not name.isdigit():
-                self.images.append(Base(number, found.start(2), found.end(2), reference.read(name, self.doing)))
+                self.images.append(Base(number, image.start(2), image.end(2), reference.read(name, self.doing)))
         except InvalidInput as error:
             self.wrong.append(f"line {number}: {error.wrong}")
 
