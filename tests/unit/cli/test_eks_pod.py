@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.domain.findings import Finding, fail, ok
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import exposure, objects, public_keys
+from gpuctl.eks.gpu_pod import exposure, objects
 from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.model import Form
 from gpuctl.workflows import eks_access, eks_pod, eks_ssh
