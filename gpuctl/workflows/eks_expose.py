@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
-from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
+from gpuctl.domain.findings import Finding, fail, ok, problems, unknown, warn
 from gpuctl.domain.kube_errors import Conflict, Forbidden, NotFound
 from gpuctl.edges import ports
 from gpuctl.edges.kube import pod_exec
@@ -56,21 +57,34 @@ def live_if_permitted(cluster: Cluster, place: Place) -> Object | None:
 
 
 def entry(cluster: Cluster, place: Place, pod: Object) -> HostEntry:
-    """Write the pod's entry for ssh: by its load balancer if that has an address, else through the API."""
-    return eks_ssh.write_entry(cluster, place, pod, exposure.address(live_if_permitted(cluster, place)))
+    """Write the pod's entry for ssh: through the API, unless this machine has reached its load balancer before."""
+    address = exposure.address(live_if_permitted(cluster, place))
+    kept = address if address == eks_ssh.address_of_entry(place) else ""
+    return eks_ssh.write_entry(cluster, place, pod, kept)
+
+
+def entry_after(cluster: Cluster, place: Place, pod: Object, results: Sequence[Finding]) -> HostEntry:
+    """Write the pod's entry for ssh after a choice was carried out: by the load balancer if sshd was reached there."""
+    address = exposure.address(live_if_permitted(cluster, place))
+    reached = bool(results) and not problems(results)
+    return eks_ssh.write_entry(cluster, place, pod, address if reached else "")
 
 
 def plan(before: Object | None, desired: Exposure, place: Place) -> list[str]:
     """Lines about the load balancer that would be made or changed; none if it exists with these ranges."""
-    if before is not None and exposure.of(before) == desired:
+    if before is not None and exposure.fits(before, desired):
         return []
-    verb = "made" if before is None else "changed"
+    stays = before is not None and not exposure.is_ending(before)
+    verb = "changed" if stays else "made"
     reach = {exposure.INTERNET: "with public addresses", exposure.INTERNAL: "inside the VPC's network"}
     allowed = ", ".join(desired.ranges)
     lines = [
         f"a Network Load Balancer {reach[desired.scheme]} is {verb} for {place.pod} in {place.namespace}",
         f"port {scripts.EXPOSED_AS} is open to {allowed}, for the keys of the pod alone",
     ]
+    if before is not None and stays and exposure.scheme_of(before) != desired.scheme:
+        lines[0] = lines[0].replace(" is changed ", " replaces the one that exists ")
+        lines.insert(1, "that one is removed first: its address goes, and sessions through it end")
     if desired.ranges == ("0.0.0.0/0",):
         lines.append("that is the whole internet: everybody may try to log in")
     lines.append("cost: UNKNOWN USD an hour beside the cluster, as gpuctl has no price of load balancers; AWS bills")
@@ -78,12 +92,9 @@ def plan(before: Object | None, desired: Exposure, place: Place) -> list[str]:
     return lines
 
 
-def begin(cluster: Cluster, place: Place, choice: str | None, desired: Exposure | None, progress: Progress) -> bool:
-    """Remove the load balancer if it is no longer desired. True if sshd of a new pod is to listen for one."""
-    if choice == exposure.NONE:
-        withdraw(cluster, place, progress)
-        return False
-    return desired is not None or live_if_permitted(cluster, place) is not None
+def listens_at_first(cluster: Cluster, place: Place, choice: str | None) -> bool:
+    """True if sshd of a new pod is to listen for a load balancer."""
+    return choice == exposure.NLB or (choice is None and live_if_permitted(cluster, place) is not None)
 
 
 @dataclass(frozen=True)
@@ -103,8 +114,9 @@ class Exposer:
         """
         if desired is not None:
             self.listen(pod, exposed=True)
+            known = self._known()
             self._make(desired)
-            return [self._wait(desired)]
+            return [self._wait(desired, known)]
         if choice == exposure.NONE:
             self.listen(pod, exposed=False)
             return []
@@ -113,18 +125,26 @@ class Exposer:
 
     # ---- the Service ----
 
+    def _known(self) -> set[tuple[str, str, int]]:
+        before = live(self.cluster, self.place)
+        several = events(self.cluster, before) if before is not None else None
+        return {exposure.identity(event) for event in several or ()}
+
     def _make(self, desired: Exposure) -> None:
         # Not by server-side apply: servers before 1.21 refuse unknown fields in it, and drop them otherwise.
         body = exposure.service(self.place.pod, desired)
         name, services = str(body["metadata"]["name"]), self.cluster.kind("v1", KIND)
         before = live(self.cluster, self.place)
+        if before is not None and (exposure.is_ending(before) or exposure.scheme_of(before) != desired.scheme):
+            remove(self.cluster, before, self.progress)  # the controller cannot change the scheme of one that exists
+            before = None
         if before is None:
             path = self.cluster.path_of(services)
             with contextlib.suppress(Conflict):  # somebody else made it at this moment: it is changed below
                 self.cluster.ask(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
                 return
             before = live(self.cluster, self.place)
-        if before is not None and exposure.of(before) != desired:
+        if before is not None and not exposure.fits(before, desired):
             change = {
                 "metadata": {"annotations": body["metadata"]["annotations"]},
                 "spec": {"loadBalancerSourceRanges": body["spec"]["loadBalancerSourceRanges"]},
@@ -132,20 +152,25 @@ class Exposer:
             path = self.cluster.path_of(services, name)
             self.cluster.ask(Request(f"change {name_of(body)}", "PATCH", path, AS_GPUCTL, change, MERGE))
 
-    def _wait(self, desired: Exposure) -> Finding:
+    def _wait(self, desired: Exposure, known: Container[tuple[str, str, int]]) -> Finding:
         start, before = time.monotonic(), ""
         subject = f"{KIND} {exposure.service_name(self.place.pod)}"
         while True:
             now = live(self.cluster, self.place)
-            if now is None:
+            if now is None or exposure.is_ending(now):
                 return fail(CHECK, subject, "it was deleted meanwhile", "run the command again")
-            if address := exposure.address(now):
-                return self._reached(subject, address, desired)
-            trouble, elapsed = exposure.trouble(now, events(self.cluster, now)), time.monotonic() - start
+            address, several = exposure.address(now), events(self.cluster, now)
+            if address and (several is None or exposure.is_confirmed(now, several, datetime.now(UTC))):
+                return self._reached(subject, address, desired) if several is not None else judge(now, None)
+            trouble, elapsed = exposure.trouble(now, several or (), known), time.monotonic() - start
             untaken = trouble.hint == exposure.INSTALL and elapsed > UNTAKEN_S
             if trouble.lasting or untaken or elapsed > self.limit_s:
+                hint = "; ".join(filter(None, (trouble.hint, MEANWHILE)))
+                if address and not trouble.lasting:
+                    return unknown(CHECK, subject, _unconfirmed(address, desired.ranges, trouble.cause), hint)
                 message = f"the load balancer has no address after {elapsed:.0f} s: {trouble.cause}"
-                return fail(CHECK, subject, message, "; ".join(filter(None, (trouble.hint, MEANWHILE))))
+                message = _unconfirmed(address, desired.ranges, trouble.cause) if address else message
+                return fail(CHECK, subject, message, hint)
             if trouble.cause != before:
                 self.progress(f"{subject} waits for its load balancer: {trouble.cause}")
                 before = trouble.cause
@@ -222,22 +247,36 @@ class Exposer:
         return done.code
 
 
-def judge(service: Object, events: list[Object]) -> Finding:
-    """State of a load balancer, without a connection to it."""
-    subject, allowed = name_of(service), ", ".join(exposure.of(service).ranges)
-    if address := exposure.address(service):
-        return ok(CHECK, subject, f"ssh by the load balancer {address}, open to {allowed}")
-    trouble = exposure.trouble(service, events)
+def judge(service: Object, several: list[Object] | None) -> Finding:
+    """State of a load balancer, without a connection to it. `several`: its events; None if they may not be read."""
+    subject, ranges, address = name_of(service), exposure.of(service).ranges, exposure.address(service)
+    if exposure.is_ending(service):
+        hint = "wait until it is gone: its load balancer costs until then"
+        return warn(CHECK, subject, "it is being removed with its load balancer", hint)
+    if address and several is None:
+        message = _unconfirmed(address, ranges, "its events may not be read")
+        return unknown(CHECK, subject, message, "have list of events allowed")
+    several = several or []
+    if address and exposure.is_confirmed(service, several, datetime.now(UTC)):
+        return ok(CHECK, subject, f"ssh by the load balancer {address}, open to {', '.join(ranges)}")
+    trouble = exposure.trouble(service, several)
     hint = "; ".join(filter(None, (trouble.hint, MEANWHILE)))
-    return (fail if trouble.lasting else warn)(CHECK, subject, f"no load balancer yet: {trouble.cause}", hint)
+    if not address:
+        return (fail if trouble.lasting else warn)(CHECK, subject, f"no load balancer yet: {trouble.cause}", hint)
+    message = _unconfirmed(address, ranges, trouble.cause)
+    return (fail if trouble.lasting else unknown)(CHECK, subject, message, hint)
 
 
-def events(cluster: Cluster, service: Object) -> list[Object]:
-    """Events of a Service, the newest last; none without the right to read them."""
+def _unconfirmed(address: str, ranges: Sequence[str], cause: str) -> str:
+    return f"the load balancer {address} may be open to others than {', '.join(ranges)}: {cause}"
+
+
+def events(cluster: Cluster, service: Object) -> list[Object] | None:
+    """Events of a Service, the newest last, a Warning after others of its second; None without the right to read."""
     with contextlib.suppress(Forbidden):
         several = cluster.find_by(cluster.kind("v1", "Event"), f"involvedObject.uid={service['metadata']['uid']}")
-        return sorted(several, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-    return []
+        return sorted(several, key=lambda event: (exposure.at(event), event.get("type") == "Warning"))
+    return None
 
 
 # ---- removal ---------------------------------------------------------------------------------------------------------
@@ -254,12 +293,16 @@ def withdraw(cluster: Cluster, place: Place, progress: Progress) -> bool:
 
 def remove(cluster: Cluster, service: Object, progress: Progress, limit_s: float = GONE_S) -> None:
     """Delete a Service, and wait until it is gone: its controller then has removed the load balancer."""
-    name, end = name_of(service), time.monotonic() + limit_s
-    progress(f"deleting {name}, and waiting until its load balancer is removed")
+    progress(f"deleting {name_of(service)}, and waiting until its load balancer is removed")
     cluster.delete(service)
+    _await_removal(cluster, service, limit_s)
+
+
+def _await_removal(cluster: Cluster, service: Object, limit_s: float) -> None:
+    name, end = name_of(service), time.monotonic() + limit_s
     while (now := _still(cluster, service)) is not None:
         if time.monotonic() > end:
-            newest = [event for event in events(cluster, now) if event.get("type") == "Warning"][-1:]
+            newest = [event for event in events(cluster, now) or () if event.get("type") == "Warning"][-1:]
             why = f": {newest[0].get('message')}" if newest else ""
             hint = "does the AWS Load Balancer Controller run? it removes the load balancer, which costs until then"
             raise GpuctlError(f"remove {name}", f"it still exists after {limit_s:g} s{why}", hint)
@@ -281,6 +324,9 @@ def remove_all(cluster: Cluster, progress: Progress, limit_s: float = GONE_S) ->
     """Delete the Services of `eks pod` in all namespaces, and wait until their load balancers are removed."""
     services = cluster.kind("v1", KIND)
     labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "service"}
-    end = time.monotonic() + limit_s
-    for service in cluster.find_everywhere_by(services, labels):
-        remove(cluster, service, progress, max(LOOK_S, end - time.monotonic()))
+    several, end = cluster.find_everywhere_by(services, labels), time.monotonic() + limit_s
+    for service in several:
+        progress(f"deleting {name_of(service)}, and waiting until its load balancer is removed")
+        cluster.delete(service)
+    for service in several:
+        _await_removal(cluster, service, max(LOOK_S, end - time.monotonic()))

@@ -145,6 +145,12 @@ def _is_passable(error: GpuctlError, form: Form, before: _Running) -> bool:
     return isinstance(error, Forbidden) and " quota " in error.wrong and fits
 
 
+def absent(cluster: Cluster, place: Place) -> bool:
+    """True if the pod does not exist, or ends."""
+    pod = pod_or_ending(cluster, place)
+    return pod is None or is_ending(pod)
+
+
 def running(cluster: Cluster, place: Place, doing: str) -> Object:
     """The pod, which runs; else an error with the reason."""
     pod = pod_of(cluster, place)

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,12 @@ def _leads_to(cluster: Cluster, place: Place) -> str:
     """The place as a line; EKS's address of a cluster changes when it is made again, its account does not."""
     where = f"AWS account {place.account}, {place.region}" if place.account else cluster.server
     return " ".join(f"{place.pod} in namespace {place.namespace} of {place.cluster} ({where})".split())
+
+
+def address_of_entry(place: Place) -> str:
+    """Address of the load balancer by which the pod's name for ssh leads; "" for none."""
+    path = folder() / f"{host_name(place)}.conf"
+    return ssh_files.address_of(_text(path)) if path.is_file() else ""
 
 
 def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any], address: str = "") -> HostEntry:
@@ -155,7 +162,11 @@ def _text(path: Path) -> str:
 
 
 def _config(entry: HostEntry) -> str:
-    """A config file with this entry alone and the user's settings; ~/.ssh/config needs no line for it."""
+    """A config file with this entry alone and the user's settings; ~/.ssh/config needs no line for it.
+
+    It leads through the API, which this command has just reached: a load balancer may be closed to this machine.
+    """
+    entry = replace(entry, address="")
     others = [path.absolute() for path in (user_config(), Path("/etc/ssh/ssh_config")) if path.is_file()]
     for other in others:
         _check_path(other, "move it to a folder of another name")

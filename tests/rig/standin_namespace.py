@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,6 +82,9 @@ class StandinNamespace(Cluster):
             raise Conflict(request.doing, "it has been modified")
         self.items[path] = merged(before, body)
         self.items[path]["metadata"]["resourceVersion"] = str(next(self._versions))
+        fields: Object = {"f:spec": {}} if "spec" in body else {}
+        written = {"manager": "gpuctl", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "fieldsV1": fields}
+        self.items[path]["metadata"]["managedFields"] = [written]
         return copy.deepcopy(self.items[path])
 
     def add(self, item: Object, **meta: Any) -> Object:

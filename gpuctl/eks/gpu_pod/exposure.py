@@ -6,8 +6,9 @@ Sources: AWS Load Balancer Controller (docs/guide/service/nlb.md, pkg/networking
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network, ip_network
 from typing import Any
 
@@ -22,6 +23,14 @@ FINALIZER = "service.k8s.aws/resources"  # the controller's, once it has taken t
 ANNOTATION = "service.beta.kubernetes.io/aws-load-balancer-"
 SCHEME = f"{ANNOTATION}scheme"
 INTERNAL, INTERNET = "internal", "internet-facing"
+# Over TCP, targets that are addresses see the load balancer's by default, and its ranges then count for nobody.
+TARGETS = {
+    f"{ANNOTATION}nlb-target-type": "ip",
+    f"{ANNOTATION}target-group-attributes": "preserve_client_ip.enabled=true",
+}
+SUCCESS = "SuccessfullyReconciled"  # reason of the controller's event each time AWS has what the Service says
+EVENTS_LAST_S = 3600  # Kubernetes drops events after an hour; a controller that fails repeats its Warning sooner
+TO_THE_SECOND = len("2026-01-01T00:00:00")
 PRIVATE = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 LARGEST = 8  # bits: a larger public range is a good part of the internet
 MOST_RANGES = 60  # rules of a security group, by AWS
@@ -111,11 +120,11 @@ def service_name(pod: str) -> str:
 
 def service(pod: str, exposure: Exposure) -> Object:
     """The Service. Its class leads to a Network Load Balancer, and no other controller takes it; pods are its targets,
-    so that no port of a node opens."""
+    so that no port of a node opens, and see the client's address."""
     meta = {
         "name": service_name(pod),
         "labels": labels(pod, "service"),
-        "annotations": {SCHEME: exposure.scheme, f"{ANNOTATION}nlb-target-type": "ip"},
+        "annotations": {SCHEME: exposure.scheme, **TARGETS},
     }
     spec = {
         "type": "LoadBalancer",
@@ -133,8 +142,27 @@ def of(live: Object) -> Exposure:
     return Exposure(tuple(sorted(live["spec"].get("loadBalancerSourceRanges") or ("0.0.0.0/0",))))
 
 
+def scheme_of(live: Object) -> str:
+    """The scheme that a Service asks for; the controller takes "internal" without one."""
+    return str((live["metadata"].get("annotations") or {}).get(SCHEME) or INTERNAL)
+
+
+def fits(live: Object, desired: Exposure) -> bool:
+    """True if a Service asks for this exposure already."""
+    annotations = live["metadata"].get("annotations") or {}
+    same = of(live) == desired and scheme_of(live) == desired.scheme
+    return same and not is_ending(live) and TARGETS.items() <= annotations.items()
+
+
+def is_ending(live: Object) -> bool:
+    """True for a Service that was deleted, and whose load balancer is being removed."""
+    return "deletionTimestamp" in live["metadata"]
+
+
 def address(live: Object | None) -> str:
-    """Name or address of the load balancer; "" while it has none, or one that ssh could not be given."""
+    """Name or address of the load balancer; "" while it has none, or one that ssh could not be given, or it goes."""
+    if live is not None and is_ending(live):
+        return ""
     ingress = ((live or {}).get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
     text = str(ingress[0].get("hostname") or ingress[0].get("ip") or "")
     return text if HOST.fullmatch(text) else ""
@@ -165,17 +193,65 @@ CAUSES: Sequence[tuple[tuple[str, ...], str, str]] = (
 )
 
 
-def trouble(live: Object, events: Sequence[Object]) -> Trouble:
-    """Reason why a Service has no load balancer yet. `events`: of the Service, the newest last."""
-    warnings = [event for event in events if event.get("type") == "Warning"]
-    if warnings:
-        text = " ".join(str(warnings[-1].get("message") or warnings[-1].get("reason") or "no message").split())
+def at(event: Object) -> str:
+    """Time of an event, in UTC to the second, such as 2026-01-01T00:00:00; "" for none."""
+    latest = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp")
+    return str(latest or event.get("eventTime") or "")[:TO_THE_SECOND]
+
+
+def identity(event: Object) -> tuple[str, str, int]:
+    """An event, and how often it has happened: one that happens again is another."""
+    return str(event["metadata"].get("uid")), at(event), int(event.get("count") or 0)
+
+
+def changed(live: Object) -> str:
+    """Time at which the ranges or annotations of a Service were last changed, by Kubernetes' clock; "" if unknown."""
+    meta = live["metadata"]
+    written = [one for one in meta.get("managedFields") or () if not one.get("subresource")]
+    fields = [(one.get("fieldsV1") or {}, str(one.get("time") or "")) for one in written]
+    times = [time for names, time in fields if "f:spec" in names or "f:annotations" in names.get("f:metadata", {})]
+    return max([*times, str(meta.get("creationTimestamp") or "")])[:TO_THE_SECOND]
+
+
+def warning(events: Sequence[Object]) -> Object | None:
+    """The newest Warning that no success of the controller follows. `events`: the newest last."""
+    for event in reversed(events):
+        if event.get("type") == "Warning":
+            return event
+        if event.get("reason") == SUCCESS:
+            return None
+    return None
+
+
+def is_confirmed(live: Object, events: Sequence[Object], now: datetime) -> bool:
+    """True if AWS has what the Service says: the controller has reported success since the last change.
+
+    Without events, a change is confirmed once it is older than they last: a failure would have been repeated.
+    """
+    since, done = changed(live), [at(event) for event in events if event.get("reason") == SUCCESS]
+    if warning(events) is not None or not since:
+        return False
+    if done:
+        return max(done) >= since
+    return since < (now.astimezone(UTC) - timedelta(seconds=EVENTS_LAST_S)).isoformat()
+
+
+def trouble(live: Object, events: Sequence[Object], known: Container[tuple[str, str, int]] = ()) -> Trouble:
+    """Reason why a Service has no load balancer yet, or not one with its ranges.
+
+    `events`: of the Service, the newest last. `known`: those of before the command, whose causes may be gone.
+    """
+    latest = warning(events)
+    if latest is not None:
+        text = " ".join(str(latest.get("message") or latest.get("reason") or "no message").split())
         for parts, cause, hint in CAUSES:
             if any(part.lower() in text.lower() for part in parts):
-                return Trouble(f"{cause}: {text}", hint)
+                return Trouble(f"{cause}: {text}", hint, lasting=identity(latest) not in known)
         return Trouble(text, "`kubectl describe service` shows its events", lasting=False)
     if not events and FINALIZER not in (live["metadata"].get("finalizers") or ()):
         return Trouble("no controller has taken it", INSTALL, lasting=False)
+    if address(live):
+        return Trouble("the controller has not confirmed its ranges yet", "", lasting=False)
     return Trouble("AWS makes it, which takes about three minutes", "", lasting=False)
 
 
@@ -183,5 +259,5 @@ def plain(live: Mapping[str, Any] | None) -> Object | None:
     """A load balancer for JSON; None for none."""
     if live is None:
         return None
-    exposure = of(dict(live))
-    return {"address": address(dict(live)) or None, "scheme": exposure.scheme, "allowed": list(exposure.ranges)}
+    one = dict(live)
+    return {"address": address(one) or None, "scheme": scheme_of(one), "allowed": list(of(one).ranges)}

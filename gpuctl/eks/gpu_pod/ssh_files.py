@@ -73,6 +73,13 @@ def leads_to(config: str) -> str:
     return next((line.removeprefix(LEADS) for line in config.splitlines() if line.startswith(LEADS)), "")
 
 
+def address_of(config: str) -> str:
+    """Address of the load balancer by which an entry leads; "" for one that leads through the API."""
+    lines = [line.strip().partition(" ") for line in config.splitlines()]
+    values = {name: value for name, _, value in lines}
+    return "" if "ProxyCommand" in values else values.get("HostName", "")
+
+
 def private_config(host: HostEntry, others: Sequence[str], *, known_hosts_command: bool) -> str:
     """A config file for gpuctl's calls of ssh: this entry alone, without a connection or key of elsewhere; `others`.
 

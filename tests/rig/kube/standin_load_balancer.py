@@ -5,17 +5,20 @@
 
 A Service of type LoadBalancer gets the controller's finalizer, and an address of the node's own network namespace, on
 which a program of ours takes connections from the Service's source ranges and passes them to its pod, as one with
-target type ip does. A deleted Service keeps its finalizer until that program has ended.
+target type ip does. Each change of the Service gets the controller's event. A deleted Service keeps its finalizer until
+that program has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -32,6 +35,7 @@ class StandinController:
 
     def __init__(self, cluster: Plane) -> None:
         self.cluster = cluster
+        self.reported: dict[str, str] = {}
         self.programs: dict[str, tuple[list[str], subprocess.Popen[bytes]]] = {}
 
     def act(self, service: dict[str, Any]) -> None:
@@ -58,6 +62,27 @@ class StandinController:
             self.programs[meta["uid"]] = argv, _start(argv)
         ingress = {"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}  # AWS's have a name in DNS
         self.cluster.api("PATCH", f"{url}/status", ingress)
+        content = json.dumps([argv, meta.get("annotations")], sort_keys=True)
+        if self.reported.get(meta["uid"]) != content:
+            self.report(service)
+            self.reported[meta["uid"]] = content
+
+    def report(self, service: dict[str, Any]) -> None:
+        """The event of the controller once AWS has what a Service says."""
+        meta = service["metadata"]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        event = {
+            "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
+            "involvedObject": {"kind": "Service", **{key: meta[key] for key in ("name", "namespace", "uid")}},
+            "type": "Normal",
+            "reason": "SuccessfullyReconciled",
+            "message": "Successfully reconciled",
+            "source": {"component": "service"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self.cluster.api("POST", f"/api/v1/namespaces/{meta['namespace']}/events", event)
 
     def stop(self, uid: str) -> None:
         """End the program of a Service."""

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.app import app
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain import public_keys
-from gpuctl.domain.findings import Finding, fail, ok
+from gpuctl.domain.findings import Finding, fail, ok, unknown
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import exposure, objects
 from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.model import Form
-from gpuctl.workflows import eks_access, eks_pod, eks_ssh
+from gpuctl.workflows import eks_access, eks_expose, eks_pod, eks_ssh
 from tests.rig.standin_namespace import StandinNamespace
 
 KEYS = public_keys.parse(pair()[1], "agent", "use it")
@@ -128,10 +128,46 @@ def test_an_exposed_pod_stays_exposed_and_its_new_sshd_listens_for_that(
     cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = exposure.service("gpu", Exposure(("203.0.113.0/24",)))
-    cluster.add({**service, "status": {"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}}})
+    named = {**service, "status": {"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}}}
+    cluster.add(named, **service["metadata"], creationTimestamp="2020-01-01T00:00:00Z")
     report = json.loads(make(monkeypatch, READY, "").stdout)
     assert [one["check"] for one in report["findings"]] == ["pod", "expose"]
     config = cluster.items[cluster.name("ConfigMap", "gpu-start")]["data"]["sshd_config"]
     assert "ListenAddress 0.0.0.0:2223" in config
     (entry,) = (eks_ssh.folder()).glob("*.conf")
-    assert "HostName k8s-1.elb.example.com" in entry.read_text()
+    assert "ProxyCommand" in entry.read_text()  # this machine has not reached the load balancer yet
+    place = eks_access.Place("lab", "gpu", "lab", "team", [])
+    pod = cluster.items[cluster.name("Pod", "gpu")]
+    unreached = unknown("expose", "Service gpu-ssh", "not reached", "")
+    for finding, leads in ((ok("expose", "Service gpu-ssh", "sshd answers"), True), (unreached, False)):
+        made = eks_expose.entry_after(cluster, place, pod, [finding])
+        assert (made.address, "HostName k8s-1.elb.example.com" in entry.read_text()) == (
+            "k8s-1.elb.example.com" if leads else "",
+            leads,
+        )
+        kept = eks_expose.entry(cluster, place, pod)
+        assert kept.address == made.address
+        assert "ProxyCommand" in Path(eks_ssh._config(kept)).read_text()  # gpuctl's logins go through the API
+
+
+def test_expose_none_without_a_pod_makes_none_and_removes_its_load_balancer(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eks_expose, "LOOK_S", 0)
+    for state in ("its load balancer is removed", "it has no load balancer"):
+        if "removed" in state:
+            cluster.add(exposure.service("gpu", Exposure(("203.0.113.0/24",))))
+        done = invoke("pod", "lab", "--no-agent", "--expose", "none")
+        assert (done.exit_code, state in done.output) == (0, True)
+    assert cluster.writes == [("DELETE", "services/gpu-ssh")]
+
+
+def test_expose_none_removes_nothing_when_another_option_is_refused(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make(monkeypatch, READY, "n\n").exit_code == 0
+    cluster.add(exposure.service("gpu", Exposure(("203.0.113.0/24",))))
+    before = list(cluster.writes)
+    with pytest.raises(InvalidInput, match="gpus: 1, not 8"):
+        invoke("pod", "lab", "--no-agent", "--expose", "none", "--gpus", "8")
+    assert cluster.writes == before

@@ -142,12 +142,15 @@ def verdicts(cluster: StandinNamespace) -> list[tuple[str, str]]:
 
 def with_balancer(status: Object) -> WithoutSecrets:
     cluster = with_pod(READY, "n1")
-    cluster.add({**exposure.service("gpu", Exposure(("203.0.113.0/24",))), "status": status})
+    service = {**exposure.service("gpu", Exposure(("203.0.113.0/24",))), "status": status}
+    cluster.add(service, **service["metadata"], creationTimestamp="2026-01-01T00:00:00Z")
     return cluster
 
 
 def test_a_load_balancer_is_shown_with_its_ranges_or_with_what_it_waits_for() -> None:
     named = with_balancer({"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}})
+    done = {"reason": exposure.SUCCESS, "lastTimestamp": "2026-01-01T00:00:01Z"}
+    named.add({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, **done})
     pods = eks_pod_status.pods(named, PLACE)
     assert eks_pod_status.judge("lab", pods, "team")[-1].message == (
         "ssh by the load balancer k8s-1.elb.example.com, open to 203.0.113.0/24"

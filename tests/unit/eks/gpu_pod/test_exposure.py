@@ -68,6 +68,21 @@ def test_a_service_without_ranges_is_open_to_everybody() -> None:
     assert exposure.of({"spec": {}}).ranges == ("0.0.0.0/0",)
 
 
+def test_ranges_that_somebody_else_wrote_are_shown_as_they_are() -> None:
+    odd = {
+        "metadata": {"annotations": {exposure.SCHEME: "internal"}},
+        "spec": {"loadBalancerSourceRanges": ["any", "::/0"]},
+    }
+    assert exposure.plain(odd) == {"address": None, "scheme": "internal", "allowed": ["::/0", "any"]}
+
+
+def test_the_ranges_count_for_the_clients_address() -> None:
+    annotations = exposure.service("gpu", Exposure(("203.0.113.7/32",)))["metadata"]["annotations"]
+    assert annotations["service.beta.kubernetes.io/aws-load-balancer-target-group-attributes"] == (
+        "preserve_client_ip.enabled=true"
+    )
+
+
 @pytest.mark.parametrize(
     ("ingress", "address"),
     [
@@ -80,7 +95,7 @@ def test_a_service_without_ranges_is_open_to_everybody() -> None:
     ],
 )
 def test_an_address_is_one_that_ssh_can_be_given(ingress: Any, address: str) -> None:
-    assert exposure.address({"status": {"loadBalancer": {"ingress": ingress}}}) == address
+    assert exposure.address({"metadata": {}, "status": {"loadBalancer": {"ingress": ingress}}}) == address
     assert exposure.address(None) == ""
 
 
@@ -103,7 +118,7 @@ def service(*finalizers: str) -> dict[str, Any]:
     ],
 )
 def test_the_controllers_events_are_the_cause(message: str, cause: str, lasting: bool) -> None:
-    events = [{"type": "Warning", "message": "an older one"}, {"type": "Warning", "message": message}]
+    events = [{"metadata": {}, "type": "Warning", "message": text} for text in ("an older one", message)]
     trouble = exposure.trouble(service(exposure.FINALIZER), events)
     assert (cause in trouble.cause, trouble.lasting) == (True, lasting)
     assert message in trouble.cause
