@@ -291,6 +291,12 @@ def withdraw(cluster: Cluster, place: Place, progress: Progress) -> bool:
     return True
 
 
+def withdraw_alone(cluster: Cluster, place: Place, progress: Progress) -> list[Finding]:
+    """Remove the load balancer of a pod that does not exist; no pod is made."""
+    state = "its load balancer is removed" if withdraw(cluster, place, progress) else "it has no load balancer"
+    return [ok(CHECK, f"Pod {place.pod}", f"{state}; the pod does not exist, and none was made")]
+
+
 def remove(cluster: Cluster, service: Object, progress: Progress, limit_s: float = GONE_S) -> None:
     """Delete a Service, and wait until it is gone: its controller then has removed the load balancer."""
     progress(f"deleting {name_of(service)}, and waiting until its load balancer is removed")

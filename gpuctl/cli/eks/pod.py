@@ -21,9 +21,7 @@ from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
     from gpuctl.domain.public_keys import PublicKey
-    from gpuctl.edges.kube.cluster import Cluster
     from gpuctl.eks.gpu_pod.ssh_files import HostEntry
-    from gpuctl.workflows.eks_access import Place
 
 echo = partial(click.echo, err=True)
 
@@ -164,7 +162,10 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     if desired is not None:
         _agree(eks_expose.plan(eks_expose.live_or_refused(cluster, place), desired, place), request.exposure.yes)
     if choice == exposure.NONE and eks_pod.absent(cluster, place):
-        _withdraw_alone(cluster, place, form, metrics)
+        gone = {place.cluster: eks_expose.withdraw_alone(cluster, place, echo)}
+        values = {"pod": None, "namespace": place.namespace, "load_balancer": None}
+        alone = Report("eks pod", gone, values, seconds=round(time.monotonic() - started, 3))
+        publish(alone, form, metrics, lambda: findings.show(gone[place.cluster]))
         return
     exposed = eks_expose.listens_at_first(cluster, place, choice)
     made = eks_pod.ensure(
@@ -195,21 +196,6 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     if report.exit_code == 0 and request.include is None and not included:
         _offer()
     raise click.exceptions.Exit(report.exit_code)
-
-
-def _withdraw_alone(cluster: Cluster, place: Place, form: Form, metrics: Path | None) -> None:
-    """Remove the load balancer of a pod that does not exist; no pod is made."""
-    from gpuctl.domain.findings import ok
-    from gpuctl.domain.report import Report
-    from gpuctl.workflows import eks_expose
-
-    started = time.monotonic()
-    removed = eks_expose.withdraw(cluster, place, echo)
-    state = "its load balancer is removed" if removed else "it has no load balancer"
-    results = [ok(eks_expose.CHECK, f"Pod {place.pod}", f"{state}; the pod does not exist, and none was made")]
-    details = {"pod": None, "namespace": place.namespace, "load_balancer": None}
-    report = Report("eks pod", {place.cluster: results}, details, seconds=round(time.monotonic() - started, 3))
-    publish(report, form, metrics, lambda: findings.show(results))
 
 
 def _agree(lines: Sequence[str], yes: bool) -> None:
