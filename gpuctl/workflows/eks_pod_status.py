@@ -35,7 +35,7 @@ class Balancer:
 @dataclass(frozen=True)
 class GpuPod:
     """A GPU pod. `keys`: number of keys that may log in; None if it is not known, `why` says why. `has_entry`: its name
-    for ssh is written on this machine. `balancer`: None for none."""
+    for ssh is written on this machine. `balancer`: None for none; if that is not known, `balancer_unknown` says why."""
 
     place: Place
     image: str
@@ -45,6 +45,7 @@ class GpuPod:
     has_sshd: bool = True
     has_entry: bool = False
     balancer: Balancer | None = None
+    balancer_unknown: str = ""
 
     @property
     def host(self) -> str | None:
@@ -79,8 +80,9 @@ def pods(cluster: Cluster, place: Place) -> list[GpuPod | Balancer]:
     if not several:
         _check_namespace(cluster, place.namespace)
     balancers = {one.pod: one for one in _balancers(cluster)}
+    why = next((one.finding.message for one in balancers.values() if one.details is None), "")
     made = [_pod(cluster, place, one) for one in several]
-    with_balancers = [replace(one, balancer=balancers.pop(one.place.pod, None)) for one in made]
+    with_balancers = [replace(one, balancer=balancers.pop(one.place.pod, None), balancer_unknown=why) for one in made]
     return [*with_balancers, *map(_without_pod, balancers.values())]
 
 
@@ -151,6 +153,7 @@ def _judge(one: GpuPod) -> Finding:
     count = "UNKNOWN keys" if one.keys is None else f"{one.keys} key" + "s" * (one.keys != 1)
     keys = f"{count} ({one.why})" if one.why else count
     through = "by its load balancer" if one.balancer else "without a load balancer"
+    through = "load balancer UNKNOWN" if one.balancer_unknown else through
     ssh = f"ssh {one.host}, {through}" if one.host else "`gpuctl eks connect` writes its name for ssh"
     facts = f"image {one.image}; {ssh}; {keys}"
     if not one.has_sshd:
@@ -180,13 +183,21 @@ def plain(one: GpuPod) -> dict[str, Any]:
         "ssh": one.host,
         "keys": one.keys,
         "load_balancer": one.balancer.details if one.balancer else None,
+        "load_balancer_unknown": one.balancer_unknown or None,
     }
 
 
 def details(several: Pods) -> dict[str, Any]:
-    """Pods for JSON; null with the reason if they are not known."""
+    """Pods, and load balancers without one, for JSON; null with the reason if they are not known."""
     if isinstance(several, Skipped):
-        return {"pods": None, "pods_unknown": f"Kubernetes was not asked: {several.why}"}
+        why = f"Kubernetes was not asked: {several.why}"
+        return {"pods": None, "pods_unknown": why, "load_balancers_without_pod": None}
     if isinstance(several, GpuctlError):
-        return {"pods": None, "pods_unknown": str(several)}
-    return {"pods": [plain(one) for one in several if isinstance(one, GpuPod)], "pods_unknown": None}
+        return {"pods": None, "pods_unknown": str(several), "load_balancers_without_pod": None}
+    alone = [one for one in several if isinstance(one, Balancer)]
+    known = all(one.details is not None for one in alone)
+    return {
+        "pods": [plain(one) for one in several if isinstance(one, GpuPod)],
+        "pods_unknown": None,
+        "load_balancers_without_pod": [{"pod": one.pod, **(one.details or {})} for one in alone] if known else None,
+    }

@@ -127,6 +127,7 @@ def test_pods_that_were_not_asked_for_or_not_answered_are_null() -> None:
     assert eks_pod_status.details(Skipped("--no-pods")) == {
         "pods": None,
         "pods_unknown": "Kubernetes was not asked: --no-pods",
+        "load_balancers_without_pod": None,
     }
     (finding,) = eks_pod_status.judge("lab", GpuctlError("list pods", "no permission"), "")
     assert (str(finding.verdict), finding.hint) == ("UNKNOWN", eks_pod_status.ACCESS)
@@ -168,18 +169,29 @@ def test_a_load_balancer_without_a_pod_costs_on_and_is_named() -> None:
     cluster = with_balancer({})
     del cluster.items[cluster.name("Pod", "gpu")]
     cluster.items[cluster.path_of(cluster.kind("v1", "Namespace"), "team")] = {"metadata": {"name": "team"}}
-    findings = eks_pod_status.judge("lab", eks_pod_status.pods(cluster, PLACE), "team")
+    pods = eks_pod_status.pods(cluster, PLACE)
+    (alone,) = eks_pod_status.details(pods)["load_balancers_without_pod"]
+    assert (alone["pod"], alone["allowed"]) == ("gpu", ["203.0.113.0/24"])
+    findings = eks_pod_status.judge("lab", pods, "team")
     assert [(one.check, str(one.verdict)) for one in findings] == [("pod", "OK"), ("expose", "WARN")]
     assert findings[-1].message.startswith("no pod gpu exists, and its load balancer costs on")
 
 
-def test_load_balancers_that_may_not_be_listed_are_unknown() -> None:
-    class Closed(StandinNamespace):
+def test_load_balancers_that_may_not_be_listed_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(WithoutSecrets):
         def once(self, request: Request, silent_s: float = 0) -> Object:
             if "/services" in request.path:
                 raise Forbidden(request.doing, "services are forbidden")
             return super().once(request, silent_s)
 
+    monkeypatch.setattr(eks_ssh, "has_entry", lambda *_: True)
     cluster = Closed()
+    cluster.items = with_pod(READY, "n1").items
     cluster.items[cluster.path_of(cluster.kind("v1", "Namespace"), "team")] = {"metadata": {"name": "team"}}
     assert verdicts(cluster)[-1] == ("expose", "UNKNOWN")
+    pods = eks_pod_status.pods(cluster, PLACE)
+    details = eks_pod_status.details(pods)
+    (plain,) = details["pods"]
+    assert (plain["load_balancer"], "services are forbidden" in plain["load_balancer_unknown"]) == (None, True)
+    assert details["load_balancers_without_pod"] is None
+    assert "load balancer UNKNOWN" in eks_pod_status.judge("lab", pods, "team")[0].message
