@@ -105,11 +105,14 @@ def _pinned(builder: Builder, image: Reference, progress: Progress) -> Reference
     if named.digest:
         progress(f"base {image}")
         return named
+    if named.host == reference.LOCAL:
+        hint = "push it to a registry first, or name it by digest"
+        raise InvalidInput(f"pin the base {image}", "it has no digest, as it is of this machine alone", hint)
     progress(f"base {image}: resolving its digest")
     digest = builder.digest(str(named), named.name, plain_http=reference.is_loopback(named.host))
     if not reference.DIGEST.fullmatch(digest):
-        hint = "push it to a registry first, or name it by digest"
-        raise InvalidInput(f"pin the base {image}", "it has no digest, as it is of this machine alone", hint)
+        wrong = f"{builder.name} does not print its digest in {named.name}"
+        raise GpuctlError(f"pin the base {image}", wrong, "name it by digest")
     pinned = replace(named, tag="", digest=digest)
     progress(f"base {image} is {pinned}")
     return pinned

@@ -107,8 +107,8 @@ class PushCommand:
 def push(request: PushCommand) -> None:
     """Push an image to ECR or another registry, and print its name by digest on standard output.
 
-    The login to ECR is made for this push: its password reaches the builder on standard input, and its file is in a
-    folder of this push alone, which is removed. Your logins are not touched.
+    The login to ECR is made for this push: its file is in a folder that only you can read, of this push alone, which is
+    removed. Your logins and credential helpers are not touched.
     """
     from gpuctl.workflows import eks_image
 
@@ -127,7 +127,7 @@ def push(request: PushCommand) -> None:
             echo,
         )
     except KeyboardInterrupt:
-        echo("the registry has no new tag: run it again; layers that it has are not sent twice")
+        echo("the registry may or may not have the tag: run it again; layers that it has are not sent twice")
         raise
     echo(f"use it: gpuctl eks pod NAME --image {pushed}")
     click.echo(str(pushed))

@@ -101,7 +101,7 @@ def test_an_image_is_pushed_to_another_registry_with_the_users_login(builder: Bu
     (tag,) = {word.removeprefix(f"{place}:") for word in pushed.err.split() if word.startswith(f"{place}:")}
     assert pushed.out == f"{place}@{builder.open.digest('team/pod', tag)}\n", pushed.err
     refused = builder("push", IMAGE, "--registry", f"{builder.closed.host}/team/other")
-    assert (refused.code, "no image has the new tag" in refused.err) == (3, True)
+    assert (refused.code, "cannot push the image" in refused.err) == (3, True)
     assert builder.closed.digest("team/other", "latest") == ""
 
 
@@ -110,7 +110,7 @@ def test_a_refused_login_or_permission_is_named_and_leaves_nothing(builder: Buil
     builder.ecr.password = OLD
     refused = builder("push", "--repository", "team/pod", "--tag", "refused")
     builder.ecr.password = PASSWORD
-    assert (refused.code, "the registry refuses the login" in refused.err) == (3, True), refused.err
+    assert (refused.code, "cannot push the image" in refused.err) == (3, True), refused.err
     builder.ecr.refuse = {"GetAuthorizationToken": "AccessDeniedException"}
     denied = builder("push", "--repository", "team/pod", "--tag", "refused")
     builder.ecr.refuse = {}
@@ -151,6 +151,8 @@ def test_a_base_that_does_not_exist_and_one_without_a_registry_are_refused(build
     assert (unknown.code, f"cannot resolve the image {builder.open.host}/none:1" in unknown.err) == (3, True)
     none = builder.build(DOCKERFILE)
     assert (none.code, "line 2: the argument BASE has no value" in none.err) == (2, True)
+    local = builder.build(DOCKERFILE, "--base", IMAGE)
+    assert (local.code, "it is of this machine alone" in local.err) == (2, True), local.err
     absent = builder("push", "localhost/none:1", "--registry", f"{builder.open.host}/x")
     assert (absent.code, "buildah has no image localhost/none:1" in absent.err) == (2, True)
 
@@ -165,7 +167,7 @@ def test_an_interrupted_push_leaves_no_tag_and_no_login(builder: Builder) -> Non
         assert any(line.startswith("pushing") for line in running.stdout)
         running.send_signal(signal.SIGINT)
         output = running.stdout.read()
-        assert (running.wait(30), "the registry has no new tag" in output) == (130, True), output
+        assert (running.wait(30), "the registry may or may not have the tag" in output) == (130, True), output
     finally:
         builder.closed.process.send_signal(signal.SIGCONT)
     assert builder.closed.digest("team/stopped", "v1") == ""
