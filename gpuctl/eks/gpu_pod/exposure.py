@@ -239,7 +239,7 @@ def is_confirmed(live: Object, events: Sequence[Object], now: datetime) -> bool:
 def trouble(live: Object, events: Sequence[Object], known: Container[tuple[str, str, int]] = ()) -> Trouble:
     """Reason why a Service has no load balancer yet, or not one with its ranges.
 
-    `events`: of the Service, the newest last. `known`: those of before the command, whose causes may be gone.
+    `events`: of the Service, the newest last. `known`: those that are older than the command, whose causes may be gone.
     """
     latest = warning(events)
     if latest is not None:
