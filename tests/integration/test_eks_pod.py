@@ -28,6 +28,7 @@ from tests.rig.kube.standin_load_balancer import balancing
 from tests.rig.needs import HOSTS, need
 
 HOST = "lab.gpu.default.lab"
+LISTENS = "0A"  # in /proc/net/tcp
 WITH_SLURM = "localhost/ml-with-slurm:1"
 ROOM = ("--cpu", "300m", "--memory", "256Mi", "--shm", "64Mi")
 
@@ -200,7 +201,8 @@ def test_a_load_balancer_leads_ssh_to_the_pod_for_its_ranges_until_it_is_removed
         assert me("pod", "--no-agent", "--expose", "none").code == 0
     assert "gpu-ssh" not in cluster.kubectl("get", "services", "-o", "name")
     assert "ProxyCommand" in (me.files / f"{HOST}.conf").read_text()
-    assert me.run("echo in; cat /proc/net/tcp").out.count(":08AF ") == 0  # port 2223 is closed
+    sockets = [line.split()[1:4] for line in me.run("cat /proc/net/tcp").out.splitlines()]
+    assert not [one for one in sockets if one[0].endswith(":08AF") and one[2] == LISTENS]  # port 2223 is closed
     assert session.poll() is None
     session.kill()
     session.wait()
