@@ -1,8 +1,10 @@
-"""Local TCP ports: test whether one is free, and whether a forward reaches a server."""
+"""TCP ports: test whether a local one is free, whether a forward reaches a server, and what a server sends first."""
 
 from __future__ import annotations
 
 import socket
+
+from gpuctl.core.errors import Unreachable
 
 
 def free(port: int) -> bool:
@@ -29,3 +31,17 @@ def answers(port: int, patience: float = 1.0) -> bool:
         return True  # no data and not closed: a server that waits for the client
     except OSError:
         return False
+
+
+def greeting(host: str, port: int, limit_s: float) -> bytes:
+    """First bytes that a server sends by itself; empty if it closes without them. `Unreachable` if it sends none."""
+    doing = f"reach {host}:{port}"
+    try:
+        with socket.create_connection((host, port), timeout=limit_s) as connection:
+            return connection.recv(256)
+    except socket.gaierror as error:
+        raise Unreachable(doing, f"its name is not resolved ({error.strerror})") from error
+    except TimeoutError as error:
+        raise Unreachable(doing, f"no answer within {limit_s:g} s") from error
+    except OSError as error:
+        raise Unreachable(doing, error.strerror or str(error)) from error

@@ -98,14 +98,20 @@ def show(argv: Sequence[str], folder: str | None = None) -> int:
         return code if code >= 0 else 128 - code
 
 
-def feed(argv: Sequence[str], text: str) -> int:
+def feed(
+    argv: Sequence[str], text: str, *, stdout: int | None = None, environment: Mapping[str, str] | None = None
+) -> int:
     """Pass a text to a program on standard input, once; it writes to the user's terminal. Return its exit status.
 
+    `stdout`: a descriptor for its standard output. `environment`: all its variables; None for those of this process.
     Ctrl-C, SIGTERM and SIGHUP end the program, twice: kill it, and raise KeyboardInterrupt. OSError if it cannot be
     started.
     """
     signals = list[int]()
-    with as_it_was(), subprocess.Popen(list(argv), stdin=subprocess.PIPE) as process:
+    with (
+        as_it_was(),
+        subprocess.Popen(list(argv), stdin=subprocess.PIPE, stdout=stdout, env=environment) as process,
+    ):
 
         def end(number: int, _frame: object) -> None:
             signals.append(number)

@@ -24,11 +24,10 @@ from gpuctl.eks.gpu_pod import gpu_test, model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_keys import add_keys, await_keys, keys_secret
-from gpuctl.workflows.eks_pod_read import LOOK_S, await_end, is_ending, ours, pod_of, pod_or_ending
+from gpuctl.workflows.eks_pod_read import LOOK_S, MERGE, await_end, is_ending, ours, pod_of, pod_or_ending
 
 Object = dict[str, Any]
 Progress = Callable[[str], object]
-MERGE = "application/merge-patch+json"
 AS_GPUCTL = (("fieldManager", "gpuctl"),)
 ANSWER_S = 20.0
 TEST_S = 180.0  # importing torch from a cold disk takes a minute
@@ -41,11 +40,15 @@ LOGS = "`kubectl logs` and `kubectl describe pod` show more"
 
 @dataclass(frozen=True)
 class PodRequest:
-    """Inputs. `replace`: delete an existing pod, and make it again on its workspace."""
+    """Inputs. `replace`: delete an existing pod, and make it again on its workspace.
+
+    `exposed`: sshd of a new pod also listens for a load balancer.
+    """
 
     options: Options
     keys: Sequence[PublicKey]
     replace: bool = False
+    exposed: bool = False
 
 
 def ensure(cluster: Cluster, place: Place, request: PodRequest, progress: Progress) -> Object:
@@ -78,7 +81,7 @@ def ensure(cluster: Cluster, place: Place, request: PodRequest, progress: Progre
             progress(f"deleting the pod {place.pod}; its workspace stays")
             cluster.delete(existing)
         await_end(cluster, place, existing)
-    return _make(cluster, place, desired)
+    return _make(cluster, place, desired, exposed=request.exposed)
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,12 @@ def _is_passable(error: GpuctlError, form: Form, before: _Running) -> bool:
     return isinstance(error, Forbidden) and " quota " in error.wrong and fits
 
 
+def absent(cluster: Cluster, place: Place) -> bool:
+    """True if the pod does not exist, or ends."""
+    pod = pod_or_ending(cluster, place)
+    return pod is None or is_ending(pod)
+
+
 def running(cluster: Cluster, place: Place, doing: str) -> Object:
     """The pod, which runs; else an error with the reason."""
     pod = pod_of(cluster, place)
@@ -195,7 +204,7 @@ def _has_ended(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
-def _make(cluster: Cluster, place: Place, form: Form) -> Object:
+def _make(cluster: Cluster, place: Place, form: Form, *, exposed: bool) -> Object:
     """Make volume, scripts, host key and pod. The host key is of this pod alone, and goes with it."""
     doing = f"make the pod {place.pod}"
     claims = cluster.kind("v1", "PersistentVolumeClaim")
@@ -203,7 +212,7 @@ def _make(cluster: Cluster, place: Place, form: Form) -> Object:
         workspace = objects.workspace(place.pod, form)
         with contextlib.suppress(Conflict):  # somebody else made it at this moment
             cluster.ask(Request(f"make {name_of(workspace)}", "POST", cluster.path_of(claims), AS_GPUCTL, workspace))
-    cluster.apply(objects.start(place.pod, form))
+    cluster.apply(objects.start(place.pod, form, exposed=exposed))
     private, public = pair()
     secret = objects.host(place.pod, secrets.token_hex(4), private, secrets.token_hex(32) if form.jupyter else "")
     cluster.apply(secret)

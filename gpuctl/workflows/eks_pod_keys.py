@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,10 @@ from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form
 from gpuctl.workflows.eks_access import Place
-from gpuctl.workflows.eks_pod_read import LOOK_S, ours, pod_of
+from gpuctl.workflows.eks_pod_read import LOOK_S, MERGE, ours, pod_of, touch
 
 Object = dict[str, Any]
 Progress = Callable[[str], object]
-MERGE = "application/merge-patch+json"
 ANSWER_S = 20.0
 SYNC_S = 180.0  # kubelets refresh mounted Secrets within two minutes, and sooner when the pod changes
 ATTEMPTS = 5
@@ -199,10 +197,7 @@ def await_keys(cluster: Cluster, place: Place, pod: Object, keys: Sequence[Publi
     if not runs(pod, objects.CONTAINER):
         return
     expected = public_keys.text(keys)
-    digest = hashlib.sha256(expected.encode()).hexdigest()[:16]
-    path = cluster.path_of(cluster.kind("v1", "Pod"), place.pod)
-    body = {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {model.KEYS: digest}}}
-    cluster.ask(Request(f"change the pod {place.pod}", "PATCH", path, (), body, MERGE))
+    touch(cluster, place, pod, model.KEYS, expected)
     end, reported = time.monotonic() + SYNC_S, False
     command = Command(["cat", f"{scripts.KEYS}/{scripts.AUTHORIZED}"], objects.CONTAINER, ANSWER_S)
     while True:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.cluster import Cluster, Request
 from gpuctl.eks.gpu_pod import model
 from gpuctl.workflows.eks_access import Place
 
 Object = dict[str, Any]
 LOOK_S, GONE_S = 1.0, 120.0
+MERGE = "application/merge-patch+json"
 
 
 def pod_of(cluster: Cluster, place: Place) -> Object | None:
@@ -53,3 +55,11 @@ def await_end(cluster: Cluster, place: Place, pod: Object) -> None:
             wrong = f"the pod {place.pod} still ends after {GONE_S:g} s"
             raise GpuctlError(f"make the pod {place.pod}", wrong, "is its node up? `kubectl get nodes` shows it")
         time.sleep(LOOK_S)
+
+
+def touch(cluster: Cluster, place: Place, pod: Object, annotation: str, content: str) -> None:
+    """Change an annotation of the pod, so that its node refreshes mounted Secrets and ConfigMaps at once."""
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    path = cluster.path_of(cluster.kind("v1", "Pod"), place.pod)
+    body = {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {annotation: digest}}}
+    cluster.ask(Request(f"change the pod {place.pod}", "PATCH", path, (), body, MERGE))

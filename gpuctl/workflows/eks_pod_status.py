@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.cluster.deploy.pod_progress import PodProgress
@@ -12,8 +12,8 @@ from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, unknown_be
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.eks.gpu_pod import model
-from gpuctl.workflows import eks_access, eks_ssh
+from gpuctl.eks.gpu_pod import exposure, model
+from gpuctl.workflows import eks_access, eks_expose, eks_ssh
 from gpuctl.workflows.eks_access import AccessRequest, Place
 from gpuctl.workflows.eks_pod import LOGS, lacks_sshd, progress_of
 from gpuctl.workflows.eks_pod_keys import keys_of
@@ -24,9 +24,18 @@ ACCESS = "have an access entry of the cluster for this login, or add --no-pods"
 
 
 @dataclass(frozen=True)
+class Balancer:
+    """A load balancer of `eks pod`. `pod`: "" if none is known. `details`: for JSON; None if it is not known."""
+
+    pod: str
+    finding: Finding
+    details: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class GpuPod:
     """A GPU pod. `keys`: number of keys that may log in; None if it is not known, `why` says why. `has_entry`: its name
-    for ssh is written on this machine."""
+    for ssh is written on this machine. `balancer`: None for none; if that is not known, `balancer_unknown` says why."""
 
     place: Place
     image: str
@@ -35,6 +44,8 @@ class GpuPod:
     why: str = ""
     has_sshd: bool = True
     has_entry: bool = False
+    balancer: Balancer | None = None
+    balancer_unknown: str = ""
 
     @property
     def host(self) -> str | None:
@@ -49,10 +60,10 @@ class Skipped:
     why: str
 
 
-Pods = Sequence[GpuPod] | GpuctlError | Skipped
+Pods = Sequence[GpuPod | Balancer] | GpuctlError | Skipped
 
 
-def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[GpuPod] | GpuctlError:
+def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[GpuPod | Balancer] | GpuctlError:
     """GPU pods of a cluster of AWS in one namespace, "" for `default`; the error if Kubernetes does not list them."""
     try:
         place = eks_access.place(AccessRequest(cluster, "gpu", "", namespace, region, aws_profile))
@@ -62,13 +73,43 @@ def read(cluster: str, region: str, aws_profile: str, namespace: str) -> list[Gp
         return error
 
 
-def pods(cluster: Cluster, place: Place) -> list[GpuPod]:
-    """GPU pods in the namespace of a cluster; InvalidInput if the namespace does not exist."""
+def pods(cluster: Cluster, place: Place) -> list[GpuPod | Balancer]:
+    """GPU pods in the namespace of a cluster, and load balancers without a pod; InvalidInput without the namespace."""
     labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "pod"}
     several = cluster.find(cluster.kind("v1", "Pod"), labels)
     if not several:
         _check_namespace(cluster, place.namespace)
-    return [_pod(cluster, place, one) for one in several]
+    balancers = {one.pod: one for one in _balancers(cluster)}
+    why = next((one.finding.message for one in balancers.values() if one.details is None), "")
+    made = [_pod(cluster, place, one) for one in several]
+    with_balancers = [replace(one, balancer=balancers.pop(one.place.pod, None), balancer_unknown=why) for one in made]
+    return [*with_balancers, *map(_without_pod, balancers.values())]
+
+
+def _balancers(cluster: Cluster) -> list[Balancer]:
+    labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "service"}
+    try:
+        services = cluster.find(cluster.kind("v1", "Service"), labels)
+    except Forbidden as error:
+        hint = "have list of services allowed"
+        return [Balancer("", unknown("expose", "load balancers", error.wrong, hint), None)]
+    return [
+        Balancer(
+            service["metadata"]["labels"].get(model.POD_LABEL, ""),
+            eks_expose.judge(service, eks_expose.events(cluster, service)),
+            exposure.plain(service),
+        )
+        for service in services
+    ]
+
+
+def _without_pod(one: Balancer) -> Balancer:
+    """A load balancer that costs, and leads to no pod."""
+    if one.details is None:
+        return one
+    message = f"no pod {one.pod} exists, and its load balancer costs on; {one.finding.message}"
+    hint = f"`kubectl delete service {exposure.service_name(one.pod)}`, or `gpuctl eks pod` makes the pod again"
+    return replace(one, finding=warn("expose", one.finding.subject, message, hint))
 
 
 def _check_namespace(cluster: Cluster, namespace: str) -> None:
@@ -102,14 +143,18 @@ def judge(cluster: str, several: Pods, namespace: str) -> list[Finding]:
         finding = unknown_because("pod", cluster, several)
         return [unknown("pod", cluster, finding.message, several.hint or ACCESS)]
     message = f"no GPU pod in namespace {namespace or DEFAULT}"
-    return or_ok("pod", cluster, [_judge(one) for one in several], message)
+    pods = [_judge(one) for one in several if isinstance(one, GpuPod)]
+    balancers = [one.balancer if isinstance(one, GpuPod) else one for one in several]
+    return [*or_ok("pod", cluster, pods, message), *(one.finding for one in balancers if one is not None)]
 
 
 def _judge(one: GpuPod) -> Finding:
     subject, state = f"Pod {one.place.pod}", one.progress
     count = "UNKNOWN keys" if one.keys is None else f"{one.keys} key" + "s" * (one.keys != 1)
     keys = f"{count} ({one.why})" if one.why else count
-    ssh = f"ssh {one.host}, without a load balancer" if one.host else "`gpuctl eks connect` writes its name for ssh"
+    through = "by its load balancer" if one.balancer else "without a load balancer"
+    through = "load balancer UNKNOWN" if one.balancer_unknown else through
+    ssh = f"ssh {one.host}, {through}" if one.host else "`gpuctl eks connect` writes its name for ssh"
     facts = f"image {one.image}; {ssh}; {keys}"
     if not one.has_sshd:
         message = f"the image has no sshd: ssh cannot reach the pod; {facts}"
@@ -137,13 +182,22 @@ def plain(one: GpuPod) -> dict[str, Any]:
         "image": one.image,
         "ssh": one.host,
         "keys": one.keys,
+        "load_balancer": one.balancer.details if one.balancer else None,
+        "load_balancer_unknown": one.balancer_unknown or None,
     }
 
 
 def details(several: Pods) -> dict[str, Any]:
-    """Pods for JSON; null with the reason if they are not known."""
+    """Pods, and load balancers without one, for JSON; null with the reason if they are not known."""
     if isinstance(several, Skipped):
-        return {"pods": None, "pods_unknown": f"Kubernetes was not asked: {several.why}"}
+        why = f"Kubernetes was not asked: {several.why}"
+        return {"pods": None, "pods_unknown": why, "load_balancers_without_pod": None}
     if isinstance(several, GpuctlError):
-        return {"pods": None, "pods_unknown": str(several)}
-    return {"pods": [plain(one) for one in several], "pods_unknown": None}
+        return {"pods": None, "pods_unknown": str(several), "load_balancers_without_pod": None}
+    alone = [one for one in several if isinstance(one, Balancer)]
+    known = all(one.details is not None for one in alone)
+    return {
+        "pods": [plain(one) for one in several if isinstance(one, GpuPod)],
+        "pods_unknown": None,
+        "load_balancers_without_pod": [{"pod": one.pod, **(one.details or {})} for one in alone] if known else None,
+    }

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,17 @@ def _leads_to(cluster: Cluster, place: Place) -> str:
     return " ".join(f"{place.pod} in namespace {place.namespace} of {place.cluster} ({where})".split())
 
 
-def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntry:
-    """Write the pod's entry and the key of its host, which the API delivered; return the entry."""
+def address_of_entry(place: Place) -> str:
+    """Address of the load balancer by which the pod's name for ssh leads; "" for none."""
+    path = folder() / f"{host_name(place)}.conf"
+    return ssh_files.address_of(_text(path)) if path.is_file() else ""
+
+
+def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any], address: str = "") -> HostEntry:
+    """Write the pod's entry and the key of its host, which the API delivered; return the entry.
+
+    `address`: of the pod's load balancer; without one the entry leads through the API.
+    """
     check_entry(cluster, place)
     meta = pod["metadata"]
     annotations = meta.get("annotations") or {}
@@ -103,6 +113,7 @@ def write_entry(cluster: Cluster, place: Place, pod: dict[str, Any]) -> HostEntr
         str(known),
         [gpuctl_program(), "eks", "tunnel", place.cluster, *where],
         _leads_to(cluster, place),
+        address,
     )
     write_atomically(known, ssh_files.known_host(entry))
     write_atomically(folder() / f"{name}.conf", ssh_files.entry(entry))
@@ -151,7 +162,11 @@ def _text(path: Path) -> str:
 
 
 def _config(entry: HostEntry) -> str:
-    """A config file with this entry alone and the user's settings; ~/.ssh/config needs no line for it."""
+    """A config file with this entry alone and the user's settings; ~/.ssh/config needs no line for it.
+
+    It leads through the API, which this command has just reached: a load balancer may be closed to this machine.
+    """
+    entry = replace(entry, address="")
     others = [path.absolute() for path in (user_config(), Path("/etc/ssh/ssh_config")) if path.is_file()]
     for other in others:
         _check_path(other, "move it to a folder of another name")

@@ -20,6 +20,7 @@ GLOBS = (
     "bench/*.md",
     "examples/training/*.md",
     "examples/training/*.py",
+    "examples/eks/pod/*.md",
 )
 PAGES = sorted(page for pattern in GLOBS for page in ROOT.glob(pattern))
 

@@ -20,11 +20,16 @@ from gpuctl.eks.gpu_pod import objects
 from gpuctl.eks.gpu_pod.model import Form
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
+from tests.rig import rootfs, slurm_programs
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import node
 from tests.rig.kube.plane import Plane
+from tests.rig.kube.standin_load_balancer import balancing
+from tests.rig.needs import HOSTS, need
 
 HOST = "lab.gpu.default.lab"
+LISTENS = "0A"  # in /proc/net/tcp
+WITH_SLURM = "localhost/ml-with-slurm:1"
 ROOM = ("--cpu", "300m", "--memory", "256Mi", "--shm", "64Mi")
 
 
@@ -62,8 +67,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     folder = tmp_path_factory.mktemp("cluster")
     for path in (folder, *folder.parents[:2]):
         path.chmod(0o755)
-    with real_node(folder, {"nvidia.com/gpu": "4"}) as plane:
-        for pod in ("gpu", "bare"):
+    need(slurm_programs.missing(), HOSTS)
+    layers = {WITH_SLURM: slurm_programs.layer(folder / "slurm.tar", rootfs.base(), "Tesla T4\nTesla T4")}
+    with real_node(folder, {"nvidia.com/gpu": "4"}, layers) as plane:
+        for pod in ("gpu", "bare", "batch"):
             _bring_workspace(plane, folder / VOLUMES, pod)
         yield plane
 
@@ -167,6 +174,40 @@ def test_a_forward_that_is_cut_ends_the_session_and_the_next_login_works(cluster
     lab.wait_for(lambda: me.run("echo in").out == "in\n")
 
 
+def test_a_load_balancer_leads_ssh_to_the_pod_for_its_ranges_until_it_is_removed(cluster: Plane, me: Person) -> None:
+    kubeconfig = str(me.gpuctl.home / "kubeconfig")
+    argv = ("eks", "connect", "lab", "--context", "lab", "--", "echo started; sleep 300")
+    session = me.gpuctl.start(*argv, KUBECONFIG=kubeconfig)
+    assert session.stdout is not None
+    assert session.stdout.readline() == "started\n"
+    expose = ("pod", "--no-agent", "--expose", "nlb", "--yes", "-o", "json", "--allow-from")
+    with balancing(cluster):
+        opened = me(*expose, f"{node.OURS}/32")
+        assert opened.code == 0, opened.out + opened.err
+        assert [one["check"] for one in opened.json["findings"] if one["verdict"] == "OK"][-1] == "expose"
+        assert f"port 22 is open to {node.OURS}/32" in opened.err
+        entry = (me.files / f"{HOST}.conf").read_text()
+        assert (f"HostName {node.ITS}\n" in entry, "ProxyCommand" in entry) == (True, False)
+        through = ssh(me, "echo in")
+        assert through.stdout == "in\n", through.stderr
+        assert me.run("echo in").out == "in\n"
+        known = me.files / f"{HOST}.known_hosts"
+        before = known.read_text()
+        known.write_text(f"{before.split()[0]} {pair()[1]}\n")
+        assert "Host key verification failed" in ssh(me, "true").stderr
+        known.write_text(before)
+        elsewhere = me(*expose, "203.0.113.7/32", "--timeout", "3s")
+        assert (elsewhere.code, elsewhere.json["findings"][-1]["verdict"]) == (1, "UNKNOWN")
+        assert me("pod", "--no-agent", "--expose", "none").code == 0
+    assert "gpu-ssh" not in cluster.kubectl("get", "services", "-o", "name")
+    assert "ProxyCommand" in (me.files / f"{HOST}.conf").read_text()
+    sockets = [line.split()[1:4] for line in me.run("cat /proc/net/tcp").out.splitlines()]
+    assert not [one for one in sockets if one[0].endswith(":08AF") and one[2] == LISTENS]  # port 2223 is closed
+    assert session.poll() is None
+    session.kill()
+    session.wait()
+
+
 def test_jupyter_is_forwarded_over_ssh_and_asks_for_its_token(me: Person) -> None:
     token = me("jupyter", "--token").out.strip()
     port = next(port for port in range(18888, 19888) if ports.free(port))
@@ -220,12 +261,17 @@ def unknown_key(me: Person) -> Said:
     return me("keys", "--revoke", "SHA256:none")
 
 
+def open_to_everybody(me: Person) -> Said:
+    return me("pod", "--expose", "nlb", "--yes", "--no-agent")
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (change_gpus, "gpus: 1, not 2"),
         (private_key, "it holds a private key"),
         (unknown_key, "no key is SHA256:none"),
+        (open_to_everybody, "nothing says who may connect"),
     ],
 )
 def test_wrong_input_changes_nothing(
@@ -241,6 +287,30 @@ def test_the_gpu_test_names_a_pod_without_driver(me: Person) -> None:
     tested = me("test-gpu", "-o", "json")
     assert (tested.code, tested.json["verdict"]) == (1, "FAIL")
     assert "no nvidia-smi" in tested.json["findings"][0]["message"]
+
+
+def test_slurm_in_the_pod_gives_out_its_gpus_in_the_login(me: Person, tmp_path: Path) -> None:
+    pod = ("--pod", "batch")
+    options = ("--image", WITH_SLURM, "--slurm", "--gpus", 2, "--key", me.public, "--no-agent", "-o", "json")
+    made = me("pod", *pod, *options, "--cpu", "300m", "--memory", "384Mi", "--shm", "64Mi")
+    assert made.code == 0, made.out + made.err
+    assert made.json["findings"][-1]["message"].startswith("its node is idle and offers gpu:t4:2")
+    job = "srun --gpus 1 sh -c 'echo $CUDA_VISIBLE_DEVICES'; srun --gpus 2 sh -c 'echo $CUDA_VISIBLE_DEVICES; id -un'"
+    done = me("connect", *pod, "--", job)
+    assert (done.code, done.out.split()) == (0, ["0", "0,1", "gpu"]), done.err
+    more = me("connect", *pod, "--", "srun --gpus 3 true")
+    assert "Requested node configuration is not available" in more.err
+    jobs = Path(__file__).parents[2] / "examples/eks/pod"
+    (tmp_path / "bin").mkdir()
+    for name in ("torchrun", "vllm"):
+        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "a stand-in: $*"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    assert me("cp", *pod, jobs / "train.sbatch", jobs / "serve_vllm.sbatch", tmp_path / "bin", ":/workspace").code == 0
+    batch = "cd /workspace; PATH=$PWD/bin:$PATH sbatch --wait --output out.log"
+    trained = me("connect", *pod, "--", f"{batch} --gpus 2 train.sbatch --steps 9; cat out.log").out
+    assert "a stand-in: --standalone --nproc-per-node 2 /workspace/train_ddp.py --steps 9" in trained
+    served = me("connect", *pod, "--", f"{batch} serve_vllm.sbatch a/model; cat out.log").out
+    assert "a stand-in: serve a/model --host 127.0.0.1 --port 8000 --tensor-parallel-size 1" in served
 
 
 def test_an_image_without_sshd_is_named(me: Person) -> None:

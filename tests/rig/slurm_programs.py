@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
+import tarfile
 from pathlib import Path
 
 from tests.rig.ground import sh
 from tests.rig.host import TestHost, wait_until
 
-PROGRAMS = ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sbatch", "scancel", "squeue", "munged")
+PROGRAMS = ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sbatch", "scancel", "squeue", "srun", "sinfo", "munged")
 NEEDED = [name for name in PROGRAMS if name != "slurmstepd"]
 FOLDERS = (Path("/usr/sbin"), Path("/usr/bin"))
 CONF = """ClusterName=testing
@@ -55,12 +57,7 @@ def missing() -> str:
 
 def install(host: TestHost, gres: str = "gpu:t4:8") -> None:
     """Start Slurm with the host as its only node, which offers its GPUs without cores."""
-    paths = [folder / name for name in PROGRAMS for folder in FOLDERS if (folder / name).exists()]
-    plugins = sorted(Path("/usr/lib").glob("*/slurm-wlm/*.so"))
-    for path in [*paths, *plugins]:
-        _copy(host, path)
-    libraries = {Path(match) for path in [*paths, *plugins] for match in re.findall(r"=> (/\S+)", _needs(path))}
-    for path in sorted(libraries):
+    for path in _files():
         _copy(host, path)
     for user in ("munge", "slurm"):
         host.run("sh", "-c", f"id {user} >/dev/null 2>&1 || useradd --system {user}")
@@ -82,6 +79,28 @@ def install(host: TestHost, gres: str = "gpu:t4:8") -> None:
     host.run("systemctl", "daemon-reload")
     host.run("systemctl", "enable", "--now", *UNITS)
     wait_until(lambda: "is UP" in host.run("scontrol", "ping", check=False).stdout, 30, "slurmctld does not answer")
+
+
+def _files() -> list[Path]:
+    """Programs, plugins, and the libraries of both."""
+    paths = [folder / name for name in PROGRAMS for folder in FOLDERS if (folder / name).exists()]
+    paths += sorted(Path("/usr/lib").glob("*/slurm-wlm/*.so"))
+    libraries = {Path(match) for path in paths for match in re.findall(r"=> (/\S+)", _needs(path))}
+    return [*paths, *sorted(libraries)]
+
+
+def layer(path: Path, base: Path, gpus: str) -> Path:
+    """An archive with Slurm and a stand-in for nvidia-smi that prints these names of GPUs: a layer above a root."""
+    with tarfile.open(path, "w") as made:
+        for each in _files():
+            name = str(each.parent.resolve() / each.name).lstrip("/")  # /lib is a link there, too, and stays one
+            if not (base / name).exists():
+                made.add(each.resolve(), name, recursive=False)
+        text = f"#!/bin/sh\ncat <<'EOF'\n{gpus}\nEOF\n".encode()
+        program = tarfile.TarInfo("usr/local/bin/nvidia-smi")
+        program.size, program.mode = len(text), 0o755
+        made.addfile(program, io.BytesIO(text))
+    return path
 
 
 def _topology(host: TestHost) -> str:

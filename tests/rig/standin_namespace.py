@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,7 +52,12 @@ class StandinNamespace(Cluster):
             if path.rsplit("/", 1)[-1] in KINDS.values():
                 labels = dict(request.query).get("labelSelector", "")
                 chosen = dict(one.split("=") for one in labels.split(",") if one).items()
-                named = [item for name, item in self.items.items() if name.startswith(f"{path}/")]
+                everywhere = "/namespaces/" not in path and f"/{path.rsplit('/', 1)[-1]}/"
+                named = [
+                    item
+                    for name, item in self.items.items()
+                    if name.startswith(f"{path}/") or (everywhere and everywhere in name)
+                ]
                 listed = [item for item in named if chosen <= (item["metadata"].get("labels") or {}).items()]
                 return {"items": copy.deepcopy(listed), "metadata": {"resourceVersion": "1"}}
             raise NotFound(request.doing, "not found")
@@ -76,6 +82,9 @@ class StandinNamespace(Cluster):
             raise Conflict(request.doing, "it has been modified")
         self.items[path] = merged(before, body)
         self.items[path]["metadata"]["resourceVersion"] = str(next(self._versions))
+        fields: Object = {"f:spec": {}} if "spec" in body else {}
+        written = {"manager": "gpuctl", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "fieldsV1": fields}
+        self.items[path]["metadata"]["managedFields"] = [written]
         return copy.deepcopy(self.items[path])
 
     def add(self, item: Object, **meta: Any) -> Object:

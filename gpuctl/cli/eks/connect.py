@@ -35,12 +35,12 @@ def connect(request: ConnectCommand) -> None:
 
     The pod's host key comes from the Kubernetes API, and ssh checks it.
     """
-    from gpuctl.workflows import eks_pod, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_ssh
 
     place = pod_options.find(request.place)
     cluster = place.connect()
     pod = eks_pod.running(cluster, place, f"connect to {place.pod}")
-    entry = eks_ssh.write_entry(cluster, place, pod)
+    entry = eks_expose.entry(cluster, place, pod)
     raise click.exceptions.Exit(eks_ssh.connect(entry, request.argv))
 
 
@@ -63,14 +63,14 @@ def copy(request: CopyCommand) -> None:
 
     An interrupted copy leaves a part of a file: run it again. The exit code is that of scp.
     """
-    from gpuctl.workflows import eks_pod, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_ssh
 
     *sources, target = request.paths
     check_paths(sources, target)
     place = pod_options.find(request.place)
     cluster = place.connect()
     pod = eks_pod.running(cluster, place, f"copy files of {place.pod}")
-    raise click.exceptions.Exit(eks_ssh.copy(eks_ssh.write_entry(cluster, place, pod), sources, target))
+    raise click.exceptions.Exit(eks_ssh.copy(eks_expose.entry(cluster, place, pod), sources, target))
 
 
 def check_paths(sources: list[str], target: str) -> None:

@@ -15,6 +15,7 @@ MEMBERS = {
     "status": "gpuctl.cli.eks.status:status",
     "cost": "gpuctl.cli.eks.cost:cost",
     "reap": "gpuctl.cli.eks.status:reap",
+    "image": "gpuctl.cli.eks.image:image",
     "pod": "gpuctl.cli.eks.pod:pod",
     "keys": "gpuctl.cli.eks.pod:keys",
     "connect": "gpuctl.cli.eks.connect:connect",

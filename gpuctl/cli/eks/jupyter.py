@@ -33,7 +33,7 @@ def jupyter(request: JupyterCommand) -> None:
     The pod must have been made with --jupyter. No port of the pod is open to others. The exit code is that of ssh.
     """
     from gpuctl.eks.gpu_pod.scripts import JUPYTER_PORT
-    from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_jupyter, eks_ssh
 
     place = pod_options.find(request.place)
     cluster = place.connect()
@@ -43,6 +43,6 @@ def jupyter(request: JupyterCommand) -> None:
         return
     eks_pod_jupyter.check(place, pod)
     local = eks_pod_jupyter.local_port(request.local)
-    entry = eks_ssh.write_entry(cluster, place, pod)
+    entry = eks_expose.entry(cluster, place, pod)
     output.jupyter_address(local)
     raise click.exceptions.Exit(eks_ssh.forward(entry, local, JUPYTER_PORT))

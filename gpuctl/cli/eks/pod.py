@@ -39,6 +39,17 @@ class FormOptions:
     storage_class: str | None
     root: bool | None
     jupyter: bool | None
+    slurm: bool | None
+
+
+@dataclass(frozen=True)
+class ExposeOptions:
+    """Load balancer of the pod. `expose`: None to leave it as it is."""
+
+    expose: str | None
+    allow_from: tuple[str, ...]
+    allow_from_whole_internet: bool
+    yes: bool
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class PodCommand:
 
     place: PodPlace
     form: FormOptions
+    exposure: ExposeOptions
     key_files: tuple[Path, ...]
     github: Sequence[str]
     agent: bool
@@ -69,6 +81,32 @@ form_options = options.together(
         default=None,
         help="Run Jupyter, for `gpuctl eks jupyter`; the image needs jupyter-lab.  [default: no]",
     ),
+    click.option(
+        "--slurm/--no-slurm",
+        default=None,
+        help="Run Slurm with the pod as its node, for srun and sbatch there; the image needs it.  [default: no]",
+    ),
+)
+
+expose_options = options.together(
+    click.option(
+        "--expose",
+        type=click.Choice(["nlb", "none"]),
+        default=None,
+        help="Reach ssh by a Network Load Balancer, which costs, or remove it.  [default: as it is; none at first]",
+    ),
+    click.option(
+        "--allow-from",
+        metavar="CIDR",
+        multiple=True,
+        help="Range that may connect to the load balancer, such as 203.0.113.7/32; needed; may be repeated.",
+    ),
+    click.option(
+        "--allow-from-whole-internet",
+        is_flag=True,
+        help="Everybody may connect to the load balancer, and try to log in.",
+    ),
+    options.sure,
 )
 
 
@@ -77,6 +115,7 @@ form_options = options.together(
     PodCommand,
     pod_options.selected,
     form_options,
+    expose_options,
     pod_options.keys,
     click.option(
         "--agent/--no-agent", default=True, show_default=True, help="Public keys of the ssh agent may log in."
@@ -101,26 +140,47 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     """Make a GPU pod that ssh reaches through the Kubernetes API, or add keys to the one that exists.
 
     Its workspace volume stays when the pod goes. The pod gets a host key of its own, which is checked at each login.
-    No load balancer is made, and no port of the pod is open to others.
+    Without --expose nlb no load balancer is made, and no port of the pod is open to others; with it, the plan is shown
+    first, and confirmed.
     """
     from gpuctl.domain.findings import problems
     from gpuctl.domain.report import Report
+    from gpuctl.eks.gpu_pod import exposure
     from gpuctl.eks.gpu_pod.model import Options, check_options
-    from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_jupyter, eks_pod_keys, eks_pod_slurm, eks_ssh
 
     check_folder(metrics)
     started = time.monotonic()
     chosen = Options(**vars(request.form))
     check_options(chosen)
+    choice = request.exposure.expose
+    desired = exposure.read(choice, request.exposure.allow_from, request.exposure.allow_from_whole_internet)
     keys = eks_pod_keys.read_keys(eks_pod_keys.KeySources(request.key_files, request.github, agent=request.agent))
     place = pod_options.find(request.place)
     cluster = place.connect()
     eks_ssh.check_entry(cluster, place)
-    made = eks_pod.ensure(cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace), echo)
-    entry = eks_ssh.write_entry(cluster, place, made)
+    if desired is not None:
+        _agree(eks_expose.plan(eks_expose.live_or_refused(cluster, place), desired, place), request.exposure.yes)
+    if choice == exposure.NONE and eks_pod.absent(cluster, place):
+        gone = {place.cluster: eks_expose.withdraw_alone(cluster, place, echo)}
+        values = {"pod": None, "namespace": place.namespace, "load_balancer": None}
+        alone = Report("eks pod", gone, values, seconds=round(time.monotonic() - started, 3))
+        publish(alone, form, metrics, lambda: findings.show(gone[place.cluster]))
+        return
+    exposed = eks_expose.listens_at_first(cluster, place, choice)
+    made = eks_pod.ensure(
+        cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace, exposed=exposed), echo
+    )
+    if choice == exposure.NONE:
+        eks_expose.withdraw(cluster, place, echo)
+    entry = eks_expose.entry(cluster, place, made)
     results = eks_pod.wait(cluster, place, made, eks_pod.Patience(request.timeout), echo)
     if not problems(results):
-        results += eks_pod_jupyter.wait(cluster, place, made)
+        results += [*eks_pod_jupyter.wait(cluster, place, made), *eks_pod_slurm.wait(cluster, place, made)]
+        exposing = eks_expose.Exposer(cluster, place, request.timeout, echo).follow(made, choice, desired)
+        if choice is not None:
+            entry = eks_expose.entry_after(cluster, place, made, exposing)
+        results += exposing
     included = _include() if request.include else eks_ssh.is_included()
     details: dict[str, Any] = {
         "pod": place.pod,
@@ -128,6 +188,7 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
         "ssh_host": entry.host,
         "host_key": f"{entry.alias} {entry.key}",
         "included": included,
+        "load_balancer": exposure.plain(eks_expose.live_if_permitted(cluster, place)),
     }
     seconds = round(time.monotonic() - started, 3)
     report = Report("eks pod", {place.cluster: results}, details, seconds=seconds)
@@ -135,6 +196,14 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     if report.exit_code == 0 and request.include is None and not included:
         _offer()
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _agree(lines: Sequence[str], yes: bool) -> None:
+    """Show what a load balancer would open and cost, and ask."""
+    for line in lines:
+        echo(line)
+    if lines:
+        options.confirm("Open the pod like this?", yes)
 
 
 def _offer() -> None:
@@ -177,6 +246,8 @@ def _show(results: Any, entry: HostEntry, where: PodPlace, included: bool) -> No
         click.echo(f"Host entry for ssh, rsync and editors: {entry.host} (--include adds it to ~/.ssh/config)")
     if any(finding.check == "jupyter" for finding in results):
         click.echo(f"Jupyter: gpuctl eks jupyter {shlex.join(_words(where))}")
+    if entry.address:
+        click.echo(f"ssh goes by the load balancer {entry.address}, which costs until --expose none")
     click.echo(f"host key: {entry.alias} {entry.key}")
 
 

@@ -94,6 +94,11 @@ class Cluster(Api):
         """Return the objects in all namespaces that match a field selector; `Forbidden` without cluster-wide rights."""
         return self._listed(kind, self.path_of(replace(kind, namespaced=False)), ("fieldSelector", fields))[0]
 
+    def find_everywhere_by(self, kind: Kind, labels: Mapping[str, str]) -> list[Object]:
+        """Return the objects in all namespaces with all of these labels; `Forbidden` without cluster-wide rights."""
+        path = self.path_of(replace(kind, namespaced=False))
+        return self._listed(kind, path, ("labelSelector", selector(labels)))[0]
+
     def _listed(self, kind: Kind, path: str, which: tuple[str, str]) -> tuple[list[Object], str]:
         objects: list[Object] = []
         more: Query = ()

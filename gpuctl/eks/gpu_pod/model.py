@@ -18,7 +18,7 @@ CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")  # Kubernetes' rul
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 OF_WORKSPACE = ("workspace", "storage_class")
 POD_LABEL, PART_LABEL = "gpuctl.io/gpu-pod", "gpuctl.io/part"
-FORM, HOST_KEY, KEYS = "gpuctl/form", "gpuctl/host-key", "gpuctl/keys"
+FORM, HOST_KEY, KEYS, SSHD = "gpuctl/form", "gpuctl/host-key", "gpuctl/keys", "gpuctl/sshd"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Form:
     storage_class: str = ""
     root: bool = False
     jupyter: bool = False
+    slurm: bool = False
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -52,6 +53,7 @@ class Options:
     storage_class: str | None = None
     root: bool | None = None
     jupyter: bool | None = None
+    slurm: bool | None = None
 
 
 _SIZE = (SIZE, "a size such as 512Mi or 16Gi")

@@ -13,6 +13,7 @@ from gpuctl.eks.gpu_pod.model import Form
 
 Object = dict[str, Any]
 CONTAINER, GPU = "main", "nvidia.com/gpu"
+SSHD_CONFIG = "sshd_config"
 ORDINARY = 1000  # the user without --root
 
 
@@ -56,13 +57,13 @@ def _secret(meta: Object, values: Mapping[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": data}
 
 
-def start(pod: str, form: Form) -> Object:
-    """The ConfigMap of scripts."""
+def start(pod: str, form: Form, *, exposed: bool = False) -> Object:
+    """The ConfigMap of scripts. `exposed`: sshd also listens for a load balancer."""
     meta = {"name": model.start_name(pod), "labels": labels(pod, "start")}
     data = {
         "prepare.sh": scripts.prepare(_user(form)),
         "start.sh": scripts.START,
-        "sshd_config": scripts.sshd_config(),
+        SSHD_CONFIG: scripts.sshd_config(exposed=exposed),
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
@@ -109,7 +110,11 @@ def _main(form: Form) -> Object:
         "name": CONTAINER,
         "resources": resources,
         "workingDir": scripts.WORKSPACE,
-        "env": [{"name": "HOME", "value": scripts.HOME}, {"name": "HF_HOME", "value": scripts.CACHE}],
+        "env": [
+            {"name": "HOME", "value": scripts.HOME},
+            {"name": "HF_HOME", "value": scripts.CACHE},
+            *(_limits_for_slurm() if form.slurm else []),
+        ],
         "readinessProbe": {
             "exec": {"command": ["sh", "-c", scripts.listens(scripts.SSH_PORT)]},
             "periodSeconds": 2,
@@ -121,6 +126,18 @@ def _main(form: Form) -> Object:
             {"name": "run", "mountPath": "/etc/motd", "subPath": "motd", "readOnly": True},
         ],
     }
+
+
+def _limits_for_slurm() -> list[Object]:
+    """Variables with the container's limits: whole processors, rounded up, and MiB."""
+    limits = {scripts.CPUS: ("limits.cpu", "1"), scripts.MEMORY_MIB: ("limits.memory", "1Mi")}
+    return [
+        {
+            "name": name,
+            "valueFrom": {"resourceFieldRef": {"containerName": CONTAINER, "resource": resource, "divisor": divisor}},
+        }
+        for name, (resource, divisor) in limits.items()
+    ]
 
 
 MOUNTS: Mapping[str, tuple[str, bool]] = {  # volume -> path, read-only

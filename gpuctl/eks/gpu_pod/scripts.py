@@ -17,8 +17,14 @@ HOME, CACHE = f"{WORKSPACE}/home", f"{WORKSPACE}/huggingface"
 AUTHORIZED, HOST_KEY, TOKEN = "authorized_keys", "host", "jupyter-token"
 USER, ROOT = "gpu", "root"
 SSH_PORT, JUPYTER_PORT = 2222, 8888
+EXPOSED_PORT, EXPOSED_AS = 2223, 22  # sshd behind a load balancer, and that load balancer
+LOOPBACK, ANY = "0100007F", "00000000"  # addresses in /proc/net/tcp: little-endian, in hexadecimal digits
 NO_SSHD = 42  # exit code of the start script
 NO_JUPYTER, NO_PYTHON, ANOTHER = 43, 44, 45  # exit codes of the script that asks Jupyter
+NO_SLURM = 46  # exit code of the script that asks Slurm
+SLURM, SLURM_WORK = f"{RUN}/slurm", "/tmp/gpuctl-slurm"  # noqa: S108 - paths in the pod
+CPUS, MEMORY_MIB = "GPUCTL_SLURM_CPUS", "GPUCTL_SLURM_MIB"  # variables of a pod with Slurm: its limits
+SLURM_PROGRAMS = "munged slurmctld slurmd srun sinfo"
 # Without a proxy: the address is the pod's own.
 ASK_JUPYTER = f"""
 import sys, urllib.error, urllib.request
@@ -109,6 +115,68 @@ EOF
 }}
 jupyter &
 
+# One node without privileges, for the pod's user alone: Slurm gives out GPUs, processors and memory, and confines none.
+slurm() {{
+  for program in {SLURM_PROGRAMS}; do
+    command -v $program >/dev/null || {{ say "no $program in the image"; return 0; }}
+  done
+  rm -rf {SLURM} {SLURM_WORK}
+  mkdir -p {SLURM} {SLURM_WORK}/slurmctld {SLURM_WORK}/slurmd
+  (umask 077; head -c 128 /dev/urandom >{SLURM}/munge.key)
+  : >{SLURM}/types
+  : >{SLURM}/gres.conf
+  # No plugin of slurm.conf uses control groups, and the default of this one asks systemd, which a pod lacks.
+  echo "CgroupPlugin=cgroup/v1" >{SLURM}/cgroup.conf
+  # Slurm makes CUDA_VISIBLE_DEVICES of the number of a file. Those of devices are the host's, CUDA counts the pod's.
+  names=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) || names=
+  number=0
+  printf '%s' "${{names:+$names
+}}" | while IFS= read -r name; do
+    type=$(printf %s "$name" | tr '[:upper:]' '[:lower:]' |
+      sed 's/^nvidia //; s/^tesla //; s/^geforce //; s/^rtx /rtx_/; s/[^a-z0-9_].*//')
+    ln -s /dev/null {SLURM}/gpu$number
+    echo "Name=gpu Type=$type File={SLURM}/gpu$number" >>{SLURM}/gres.conf
+    echo "$type" >>{SLURM}/types
+    number=$((number + 1))
+  done
+  gres=$(sort {SLURM}/types | uniq -c | while read -r count type; do printf 'gpu:%s:%s,' "$type" "$count"; done)
+  cat >{SLURM}/slurm.conf <<EOF
+ClusterName=pod
+SlurmctldHost=$(uname -n)(127.0.0.1)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthInfo=socket={SLURM}/munge.socket
+StateSaveLocation={SLURM_WORK}/slurmctld
+SlurmdSpoolDir={SLURM_WORK}/slurmd
+SlurmctldPidFile={SLURM}/slurmctld.pid
+SlurmdPidFile={SLURM}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=$(({MEMORY_MIB} / {CPUS}))
+ReturnToService=2
+SlurmdParameters=config_overrides
+${{gres:+GresTypes=gpu}}
+NodeName=$(uname -n) NodeAddr=127.0.0.1 CPUs=${CPUS} RealMemory=${MEMORY_MIB} ${{gres:+Gres=${{gres%,}}}} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+EOF
+  export SLURM_CONF={SLURM}/slurm.conf
+  again munged --force --foreground --num-threads=1 --socket={SLURM}/munge.socket --key-file={SLURM}/munge.key \\
+    --pid-file={SLURM}/munged.pid --seed-file={SLURM}/munge.seed --log-file={SLURM_WORK}/munged.log &
+  again slurmctld -D &
+  again slurmd -D &
+}}
+
+again() {{
+  while :; do
+    "$@" >>{SLURM_WORK}/"$1".log 2>&1
+    say "$1 ended with $?, once more in 5 s; {SLURM_WORK}/$1.log has its messages"
+    sleep 5
+  done
+}}
+[ -z "${{{CPUS}:-}}" ] || {{ variables="$variables SLURM_CONF={SLURM}/slurm.conf"; slurm; }}
+
 trap 'say "ends"; kill "$daemon" 2>/dev/null; exit 0' TERM INT
 while :; do
   "$sshd" -D -e -f {START_AT}/sshd_config -o PrintMotd=yes -o "SetEnv=$variables" &
@@ -120,11 +188,11 @@ done
 """
 
 
-def listens(port: int) -> str:
-    """Script that succeeds once a socket listens on this port of the loopback, by /proc/net/tcp and sh alone."""
-    # State 0A is LISTEN; the address is a little-endian number in hexadecimal digits (proc(5), /proc/net/tcp).
+def listens(port: int, address: str = LOOPBACK) -> str:
+    """Script that succeeds once a socket listens on this port of an address, by /proc/net/tcp and sh alone."""
+    # State 0A is LISTEN (proc(5), /proc/net/tcp).
     return f"""while read -r _ local _ state _; do
-  [ "$local $state" != "0100007F:{port:04X} 0A" ] || exit 0
+  [ "$local $state" != "{address}:{port:04X} 0A" ] || exit 0
 done </proc/net/tcp
 exit 1
 """
@@ -141,10 +209,33 @@ def jupyter_answers() -> str:
     return f"{missing}\nexec python3 -c {shlex.quote(ASK_JUPYTER)}"
 
 
-def sshd_config() -> str:
-    """Configuration of sshd: keys only, and only for the port forward, which connects to the pod's own loopback."""
+def slurm_answers() -> str:
+    """Script that prints state and GPUs of Slurm's node; exit code NO_SLURM: not in the image."""
+    return f"""PATH="$PATH:/usr/sbin:/sbin"
+for program in {SLURM_PROGRAMS}; do
+  command -v $program >/dev/null || exit {NO_SLURM}
+done
+export SLURM_CONF={SLURM}/slurm.conf
+exec sinfo --noheader --format='%T %G'
+"""
+
+
+# Sessions go on: the daemon, whose parent is the start script, alone reads its configuration again.
+RELOAD = """for stat in /proc/[0-9]*/stat; do
+  read -r pid name _ parent _ <"$stat" || continue
+  [ "$name $parent" != "(sshd) 1" ] || kill -HUP "$pid"
+done 2>/dev/null
+"""
+
+
+def sshd_config(*, exposed: bool = False) -> str:
+    """Configuration of sshd: keys only, for the port forward, which connects to the pod's own loopback.
+
+    `exposed`: a further port, of all addresses of the pod, for a load balancer.
+    """
     more = (
-        "ListenAddress 127.0.0.1",
+        f"ListenAddress 127.0.0.1:{SSH_PORT}",
+        *([f"ListenAddress 0.0.0.0:{EXPOSED_PORT}"] if exposed else []),
         "Subsystem sftp internal-sftp",
         "ClientAliveInterval 30",
         "ClientAliveCountMax 4",

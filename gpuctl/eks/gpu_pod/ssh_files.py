@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuctl.eks.gpu_pod.scripts import ROOT, USER
+from gpuctl.eks.gpu_pod.scripts import EXPOSED_AS, ROOT, USER
 
 FIRST = "# Written by gpuctl, which replaces it."
 LEADS = "# Leads to "
@@ -18,7 +18,7 @@ NOT_IN_NAMES, MOST_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+"), 60  # characters
 class HostEntry:
     """A pod for ssh. `alias`: the name under which its key is checked. `proxy`: the program that reaches its sshd.
 
-    `leads_to`: the account or server, namespace and pod, on one line.
+    `leads_to`: the account or server, namespace and pod, on one line. `address`: of its load balancer; "" for none.
     """
 
     host: str
@@ -29,6 +29,7 @@ class HostEntry:
     known_hosts: str
     proxy: Sequence[str]
     leads_to: str
+    address: str = ""
 
 
 def host_name(place: Sequence[str]) -> str:
@@ -48,11 +49,12 @@ def entry(host: HostEntry) -> str:
     """A config file of ssh. The user's settings come behind it: OpenSSH takes the first value of each."""
     command = shlex.join(host.proxy).replace("%", "%%")  # ssh expands % in it
     lines = [
-        f"HostName {host.alias}",  # a ControlPath of the user with %h or %C is then of this pod alone
+        # Without a load balancer, a ControlPath of the user with %h or %C is of this pod alone.
+        f"HostName {host.address or host.alias}",
         f"HostKeyAlias {host.alias}",
         f"User {ROOT if host.root else USER}",
-        f"Port {host.port}",
-        f"ProxyCommand {command}",
+        f"Port {EXPOSED_AS if host.address else host.port}",
+        *([] if host.address else [f"ProxyCommand {command}"]),
         f"UserKnownHostsFile {quoted(host.known_hosts)}",
         "GlobalKnownHostsFile /dev/null",
         "StrictHostKeyChecking yes",
@@ -60,7 +62,7 @@ def entry(host: HostEntry) -> str:
         "VerifyHostKeyDNS no",
         "CheckHostIP no",
         "ForwardAgent no",
-        "ServerAliveInterval 15",
+        "ServerAliveInterval 15",  # a Network Load Balancer drops what is silent for 350 s
         "ServerAliveCountMax 3",
     ]
     return "\n".join([FIRST, f"{LEADS}{host.leads_to}", f"Host {host.host}", *(f"  {line}" for line in lines), ""])
@@ -69,6 +71,13 @@ def entry(host: HostEntry) -> str:
 def leads_to(config: str) -> str:
     """The place to which an entry leads; "" if it does not name it."""
     return next((line.removeprefix(LEADS) for line in config.splitlines() if line.startswith(LEADS)), "")
+
+
+def address_of(config: str) -> str:
+    """Address of the load balancer by which an entry leads; "" for one that leads through the API."""
+    lines = [line.strip().partition(" ") for line in config.splitlines()]
+    values = {name: value for name, _, value in lines}
+    return "" if "ProxyCommand" in values else values.get("HostName", "")
 
 
 def private_config(host: HostEntry, others: Sequence[str], *, known_hosts_command: bool) -> str:

@@ -12,12 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain import public_keys
-from gpuctl.domain.findings import Finding, fail, ok
+from gpuctl.domain.findings import Finding, fail, ok, unknown
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects
+from gpuctl.eks.gpu_pod import exposure, objects
+from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.model import Form
-from gpuctl.workflows import eks_access, eks_pod, eks_ssh
+from gpuctl.workflows import eks_access, eks_expose, eks_pod, eks_ssh
 from tests.rig.standin_namespace import StandinNamespace
 
 KEYS = public_keys.parse(pair()[1], "agent", "use it")
@@ -89,3 +91,83 @@ def test_a_line_that_gpuctl_does_not_understand_is_unknown(cluster: StandinNames
     assert "line 2: it does not begin with a type" in listed.stdout
     assert KEYS[0].fingerprint in listed.stdout
     assert "SECRETWORD" not in listed.output
+
+
+# ---- --expose --------------------------------------------------------------------------------------------------------
+
+OFFICE = ("--expose", "nlb", "--allow-from", "203.0.113.0/24")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--expose", "nlb"), "nothing says who may connect"),
+        (("--expose", "nlb", "--allow-from", "0.0.0.0/0"), "only --allow-from-whole-internet opens"),
+        (("--expose", "none", "--allow-from", "203.0.113.7"), "--allow-from belongs to --expose nlb"),
+    ],
+)
+def test_ranges_are_checked_before_anything_is_asked(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        invoke("pod", "lab", "--no-agent", *words)
+
+
+def test_the_plan_comes_before_the_first_write_and_needs_consent(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match="there is no terminal"):
+        invoke("pod", "lab", "--no-agent", *OFFICE)
+    assert cluster.writes == []
+    monkeypatch.setattr("gpuctl.cli.shared.options.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    declined = CliRunner().invoke(app, ["eks", "pod", "lab", "--no-agent", *OFFICE], input="n\n")
+    assert "port 22 is open to 203.0.113.0/24" in declined.output
+    assert "cost: UNKNOWN USD an hour" in declined.output
+    assert (declined.exit_code, cluster.writes) == (1, [])  # click's own runner; gpuctl ends with 130
+
+
+def test_an_exposed_pod_stays_exposed_and_its_new_sshd_listens_for_that(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = exposure.service("gpu", Exposure(("203.0.113.0/24",)))
+    named = {**service, "status": {"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}}}
+    cluster.add(named, **service["metadata"], creationTimestamp="2020-01-01T00:00:00Z")
+    report = json.loads(make(monkeypatch, READY, "").stdout)
+    assert [one["check"] for one in report["findings"]] == ["pod", "expose"]
+    config = cluster.items[cluster.name("ConfigMap", "gpu-start")]["data"]["sshd_config"]
+    assert "ListenAddress 0.0.0.0:2223" in config
+    (entry,) = (eks_ssh.folder()).glob("*.conf")
+    assert "ProxyCommand" in entry.read_text()  # this machine has not reached the load balancer yet
+    place = eks_access.Place("lab", "gpu", "lab", "team", [])
+    pod = cluster.items[cluster.name("Pod", "gpu")]
+    unreached = unknown("expose", "Service gpu-ssh", "not reached", "")
+    for finding, leads in ((ok("expose", "Service gpu-ssh", "sshd answers"), True), (unreached, False)):
+        made = eks_expose.entry_after(cluster, place, pod, [finding])
+        assert (made.address, "HostName k8s-1.elb.example.com" in entry.read_text()) == (
+            "k8s-1.elb.example.com" if leads else "",
+            leads,
+        )
+        kept = eks_expose.entry(cluster, place, pod)
+        assert kept.address == made.address
+        assert "ProxyCommand" in Path(eks_ssh._config(kept)).read_text()  # gpuctl's logins go through the API
+
+
+def test_expose_none_without_a_pod_makes_none_and_removes_its_load_balancer(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eks_expose, "LOOK_S", 0)
+    for state in ("its load balancer is removed", "it has no load balancer"):
+        if "removed" in state:
+            cluster.add(exposure.service("gpu", Exposure(("203.0.113.0/24",))))
+        done = invoke("pod", "lab", "--no-agent", "--expose", "none")
+        assert (done.exit_code, state in done.output) == (0, True)
+    assert cluster.writes == [("DELETE", "services/gpu-ssh")]
+
+
+def test_expose_none_removes_nothing_when_another_option_is_refused(
+    cluster: StandinNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make(monkeypatch, READY, "n\n").exit_code == 0
+    cluster.add(exposure.service("gpu", Exposure(("203.0.113.0/24",))))
+    before = list(cluster.writes)
+    with pytest.raises(InvalidInput, match="gpus: 1, not 8"):
+        invoke("pod", "lab", "--no-agent", "--expose", "none", "--gpus", "8")
+    assert cluster.writes == before

@@ -14,12 +14,13 @@ from gpuctl.domain.findings import Finding
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Object, Request
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects, scripts
+from gpuctl.eks.gpu_pod import exposure, objects, scripts
+from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows import eks_pod, eks_pod_status, eks_ssh
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import PodRequest
-from gpuctl.workflows.eks_pod_status import Skipped
+from gpuctl.workflows.eks_pod_status import GpuPod, Skipped
 from tests.rig.standin_namespace import StandinNamespace
 
 PLACE = Place("lab", "gpu", "lab", "team", [], "123456789012", "us-west-2")
@@ -108,6 +109,7 @@ def test_the_name_for_ssh_is_shown_once_it_leads_to_the_pod() -> None:
     eks_ssh.write_entry(cluster, PLACE, cluster.items[cluster.name("Pod", "gpu")])
     assert "; ssh lab.gpu.team.us-west-2, without a load balancer;" in judged(cluster)[1]
     (other,) = eks_pod_status.pods(cluster, replace(PLACE, account="999999999999"))
+    assert isinstance(other, GpuPod)
     assert other.host is None
 
 
@@ -125,6 +127,71 @@ def test_pods_that_were_not_asked_for_or_not_answered_are_null() -> None:
     assert eks_pod_status.details(Skipped("--no-pods")) == {
         "pods": None,
         "pods_unknown": "Kubernetes was not asked: --no-pods",
+        "load_balancers_without_pod": None,
     }
     (finding,) = eks_pod_status.judge("lab", GpuctlError("list pods", "no permission"), "")
     assert (str(finding.verdict), finding.hint) == ("UNKNOWN", eks_pod_status.ACCESS)
+
+
+# ---- load balancers --------------------------------------------------------------------------------------------------
+
+
+def verdicts(cluster: StandinNamespace) -> list[tuple[str, str]]:
+    findings = eks_pod_status.judge("lab", eks_pod_status.pods(cluster, PLACE), "team")
+    return [(one.check, str(one.verdict)) for one in findings]
+
+
+def with_balancer(status: Object) -> WithoutSecrets:
+    cluster = with_pod(READY, "n1")
+    service = {**exposure.service("gpu", Exposure(("203.0.113.0/24",))), "status": status}
+    cluster.add(service, **service["metadata"], creationTimestamp="2026-01-01T00:00:00Z")
+    return cluster
+
+
+def test_a_load_balancer_is_shown_with_its_ranges_or_with_what_it_waits_for() -> None:
+    named = with_balancer({"loadBalancer": {"ingress": [{"hostname": "k8s-1.elb.example.com"}]}})
+    done = {"reason": exposure.SUCCESS, "lastTimestamp": "2026-01-01T00:00:01Z"}
+    named.add({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, **done})
+    pods = eks_pod_status.pods(named, PLACE)
+    assert eks_pod_status.judge("lab", pods, "team")[-1].message == (
+        "ssh by the load balancer k8s-1.elb.example.com, open to 203.0.113.0/24"
+    )
+    (plain,) = eks_pod_status.details(pods)["pods"]
+    assert plain["load_balancer"]["allowed"] == ["203.0.113.0/24"]
+    waiting = with_balancer({})
+    assert verdicts(waiting) == [("pod", "OK"), ("expose", "WARN")]
+    event = {"type": "Warning", "message": "TooManyLoadBalancers: limit"}
+    waiting.add({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, **event})
+    assert verdicts(waiting) == [("pod", "OK"), ("expose", "FAIL")]
+
+
+def test_a_load_balancer_without_a_pod_costs_on_and_is_named() -> None:
+    cluster = with_balancer({})
+    del cluster.items[cluster.name("Pod", "gpu")]
+    cluster.items[cluster.path_of(cluster.kind("v1", "Namespace"), "team")] = {"metadata": {"name": "team"}}
+    pods = eks_pod_status.pods(cluster, PLACE)
+    (alone,) = eks_pod_status.details(pods)["load_balancers_without_pod"]
+    assert (alone["pod"], alone["allowed"]) == ("gpu", ["203.0.113.0/24"])
+    findings = eks_pod_status.judge("lab", pods, "team")
+    assert [(one.check, str(one.verdict)) for one in findings] == [("pod", "OK"), ("expose", "WARN")]
+    assert findings[-1].message.startswith("no pod gpu exists, and its load balancer costs on")
+
+
+def test_load_balancers_that_may_not_be_listed_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(WithoutSecrets):
+        def once(self, request: Request, silent_s: float = 0) -> Object:
+            if "/services" in request.path:
+                raise Forbidden(request.doing, "services are forbidden")
+            return super().once(request, silent_s)
+
+    monkeypatch.setattr(eks_ssh, "has_entry", lambda *_: True)
+    cluster = Closed()
+    cluster.items = with_pod(READY, "n1").items
+    cluster.items[cluster.path_of(cluster.kind("v1", "Namespace"), "team")] = {"metadata": {"name": "team"}}
+    assert verdicts(cluster)[-1] == ("expose", "UNKNOWN")
+    pods = eks_pod_status.pods(cluster, PLACE)
+    details = eks_pod_status.details(pods)
+    (plain,) = details["pods"]
+    assert (plain["load_balancer"], "services are forbidden" in plain["load_balancer_unknown"]) == (None, True)
+    assert details["load_balancers_without_pod"] is None
+    assert "load balancer UNKNOWN" in eks_pod_status.judge("lab", pods, "team")[0].message

@@ -23,13 +23,18 @@ VOLUMES = "volumes"
 
 
 @contextlib.contextmanager
-def real_node(folder: Path, devices: Mapping[str, str] = made.DEVICES) -> Iterator[Plane]:
-    """A cluster with the node within this block; a claim's volume is below `folder`, at VOLUMES/UID-OF-THE-CLAIM."""
+def real_node(
+    folder: Path, devices: Mapping[str, str] = made.DEVICES, layers: Mapping[str, Path] | None = None
+) -> Iterator[Plane]:
+    """A cluster with the node within this block; a claim's volume is below `folder`, at VOLUMES/UID-OF-THE-CLAIM.
+
+    `layers`: further images, each of the root folder of the test hosts with this archive on top.
+    """
     need(assets.missing() or node.missing() or parts.missing())
     for name in (VOLUMES, "image"):
         (folder / name).mkdir()
     with node.network() as address, plane(address, standins=False) as started, node.node(started):
-        bring_image(folder / "image")
+        bring_image(folder / "image", layers or {})
         made.prepare(started, nodes=0)
         has = {"capacity": devices, "allocatable": devices}
         started.api("PATCH", f"/api/v1/nodes/{node.NAME}/status", {"status": has})
@@ -37,19 +42,20 @@ def real_node(folder: Path, devices: Mapping[str, str] = made.DEVICES) -> Iterat
             yield started
 
 
-def bring_image(folder: Path) -> None:
+def bring_image(folder: Path, layers: Mapping[str, Path]) -> None:
     """The root folder of the test hosts, which has sshd and Python, as images; one has a stand-in Jupyter."""
     layer, jupyter = layer_of(rootfs.base()), folder / "jupyter.tar"
     with tarfile.open(jupyter, "w") as made:
         made.add(Path(standin_jupyter_lab.__file__), "usr/local/bin/jupyter-lab", filter=_executable)
-    images = {IMAGE: [layer], WITH_JUPYTER: [layer, jupyter]}
+    more = {name: [layer, path] for name, path in layers.items()}
+    images = {IMAGE: [layer], WITH_JUPYTER: [layer, jupyter], **more}
     listed = [_image(folder, name, layers) for name, layers in images.items()]
     (folder / "manifest.json").write_text(json.dumps(listed))
     socket = f"/proc/{containerd()}/root/run/containerd/containerd.sock"
     argv = ["ctr", "--address", socket, "-n", "k8s.io", "images", "import", "-"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
         with tarfile.open(fileobj=importing.stdin, mode="w|") as archive:
-            for each in (*folder.glob("*.json"), layer, jupyter):
+            for each in (*folder.glob("*.json"), layer, jupyter, *layers.values()):
                 archive.add(each, arcname=each.name)
         assert importing.stdin is not None
         importing.stdin.close()
@@ -70,7 +76,7 @@ def _image(folder: Path, name: str, layers: Sequence[Path]) -> dict[str, object]
     of_layers = {"type": "layers", "diff_ids": digests}
     path = "PATH=/usr/local/bin:/usr/bin:/bin"
     config = {"architecture": "amd64", "os": "linux", "config": {"Env": [path]}, "rootfs": of_layers}
-    file = folder / f"config-{len(layers)}.json"
+    file = folder / f"config-{layers[-1].stem}.json"
     file.write_text(json.dumps(config))
     return {"Config": file.name, "RepoTags": [name], "Layers": [layer.name for layer in layers]}
 

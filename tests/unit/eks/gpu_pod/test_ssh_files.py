@@ -58,6 +58,16 @@ def test_ssh_reads_the_entry_before_the_users_own_settings(tmp_path: Path) -> No
     assert settings["proxycommand"] == "'/opt/my tools/gpuctl' --pod '50%%h;id'"
 
 
+def test_a_load_balancer_takes_the_place_of_the_proxy_and_its_host_key_is_checked_as_before(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(ssh_files.entry(entry(address="k8s-1.elb.us-west-2.amazonaws.com")))
+    settings = resolved(tmp_path / "config")
+    assert (settings["hostname"], settings["port"]) == ("k8s-1.elb.us-west-2.amazonaws.com", "22")
+    assert settings.get("proxycommand", "none") == "none"
+    assert settings["stricthostkeychecking"] in ("true", "yes")
+    assert settings["hostkeyalias"] == "gpuctl-1"
+    assert int(settings["serveraliveinterval"]) < 350  # seconds of silence after which it drops a connection
+
+
 def test_gpuctls_own_calls_share_no_connection_and_take_no_key_of_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "user").write_text(USER)
     (tmp_path / "config").write_text(
