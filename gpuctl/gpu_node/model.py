@@ -116,6 +116,7 @@ class HostGpuFacts:
     efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
     gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
     gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
+    nvidia_fs_module: str | None  # version of the loaded nvidia_fs, "" if it is not loaded
     nccl_tests: str | None  # "2.17.6 sm_90 DIGEST" of the build, or the version of the site's test; ""
     nccl_tests_lacks: tuple[str, ...] | None  # what a build lacks, or why the site's test does not run
     compute: tuple[str, ...] | None  # compute capabilities of the GPUs, if tests are built for them
@@ -151,6 +152,7 @@ class StackRequest:
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
     peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
     gdrcopy: str | None = None  # version of its packages, 2.5.2-1
+    gds: str | None = None  # version of nvidia-fs, the module of GPUDirect Storage, 2.26.6-1
     nccl_tests: str | None = None  # version to build, or a folder with the site's build
     nccl_tests_source: str | None = None  # where its archives are; None for GitHub
     nccl_tests_sha256: str | None = None  # of the archive; None for the known one
@@ -172,7 +174,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy, peer memory or nccl-tests.
+    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy, gds, peer memory or nccl-tests.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
     installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
-from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, nccl_tests, offers, rdma
+from gpuctl.gpu_node import components, dkms_modules, driver_check, gpu_choice, host_check, nccl_tests, offers, rdma
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
-BUILDS_MODULES = ("driver", "efa", "gdrcopy")  # by DKMS
+BESIDE_DRIVER = (dkms_modules.GDRCOPY, dkms_modules.GDS)  # modules that DKMS builds for an installed driver
+BUILDS_MODULES = ("driver", "efa", *BESIDE_DRIVER)  # by DKMS
 
 
 class Driver(NamedTuple):
@@ -184,7 +185,7 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
         if driver.component.changes is not False:
             headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
             findings += host_check.judge_headers(host, facts, headers)
-    if not driver and any(part.name == rdma.GDRCOPY and part.changes is not False for part in parts):
+    if not driver and any(part.name in BESIDE_DRIVER and part.changes is not False for part in parts):
         findings += host_check.judge_headers(host, facts, "")
     if any(part.name in BUILDS_MODULES and part.changes is not False for part in parts):
         findings += host_check.judge_secure_boot(host, facts)

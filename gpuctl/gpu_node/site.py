@@ -79,6 +79,7 @@ FIELDS = Section(
         "efa_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
         "peer_memory": Choice(("auto", "dmabuf", "nvidia_peermem")),
         "gdrcopy": Text(r"\d+\.\d+(\.\d+)?-\d+", "a version such as 2.5.2-1"),
+        "gds": Text(rf"{_VERSION}-\d+", "a version of nvidia-fs such as 2.26.6-1"),
         "nccl_tests": Text(
             rf"{_VERSION}|(/[\w.+@-]+)+|{NONE}", "a version such as 2.17.6, the folder of the site's build, or none"
         ),

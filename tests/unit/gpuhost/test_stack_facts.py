@@ -147,6 +147,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_module": "2.13.0g",
         "gdrdrv_module": "2.5",
         "gdrdrv_device": True,
+        "nvidia_fs_module": "",
         "nccl_tests": "",
         "nccl_tests_lacks": [],
         "compute": [],
@@ -167,11 +168,13 @@ def test_an_ib_core_without_the_interface_is_read_as_such(root: Path, symbols: s
 
 
 def test_modules_without_a_version_are_in_tree_for_efa_and_unreadable_for_gdrdrv(root: Path) -> None:
+    put(root, "/sys/module/nvidia_fs/version", "2.26.6\n")
     for name in ("efa", "gdrdrv"):
         (root / f"sys/module/{name}/version").unlink()
     (root / "dev/gdrdrv").unlink()
     facts = read(root)
     assert (facts["efa_module"], facts["gdrdrv_module"], facts["gdrdrv_device"]) == ("", None, False)
+    assert facts["nvidia_fs_module"] == "2.26.6"
     assert facts["unread"] == {"gdrdrv_module": "/sys/module/gdrdrv/version is missing"}
 
 

@@ -45,7 +45,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
     module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
-    then they have no reason. `efa_module` and `gdrdrv_module` are "" if they are not loaded. Request:
+    then they have no reason. `efa_module`, `gdrdrv_module` and `nvidia_fs_module` are "" without the module. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
     well, see `additions.read`; `nccl_tests`, the `version` to build or the `folder` to check, without which `compute`
     and `nccl_tests_lacks` are empty.
@@ -391,10 +391,18 @@ def _efa_module(host: Host, facts: Mapping[str, Any]) -> str:
 
 
 def _gdrdrv_module(host: Host, facts: Mapping[str, Any]) -> str:
-    """Version of the loaded gdrdrv; "" if it is not loaded."""
+    return _loaded(host, "gdrdrv")
+
+
+def _nvidia_fs_module(host: Host, facts: Mapping[str, Any]) -> str:
+    return _loaded(host, "nvidia_fs")
+
+
+def _loaded(host: Host, module: str) -> str:
+    """Version of a loaded module; "" if it is not loaded."""
     if not host.exists("/sys/module"):
         raise Unreadable("/sys/module is missing")
-    return _value(host, "/sys/module/gdrdrv/version") if host.exists("/sys/module/gdrdrv") else ""
+    return _value(host, f"/sys/module/{module}/version") if host.exists(f"/sys/module/{module}") else ""
 
 
 def _gdrdrv_device(host: Host, facts: Mapping[str, Any]) -> bool:
@@ -492,6 +500,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "efa_module": _efa_module,
     "gdrdrv_module": _gdrdrv_module,
     "gdrdrv_device": _gdrdrv_device,
+    "nvidia_fs_module": _nvidia_fs_module,
     "compute": _compute,
     "nccl_tests": _nccl_tests,
     "nccl_tests_lacks": _nccl_tests_lacks,

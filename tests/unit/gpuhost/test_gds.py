@@ -1,0 +1,62 @@
+"""GPUDirect Storage on a host: the report of gdscheck, and the counters of nvidia-fs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gds
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.gather import gather
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+
+from tests.rig.recordings import recording
+from tests.rig.trees.host import put
+
+DATA = Path(__file__).parents[2] / "data/rdma"
+REPORT = DATA / "gdscheck-115-forced-compat.txt"
+STATS = (DATA / "nvidia-fs-stats-226.txt").read_text()
+
+
+def test_the_report_of_gdscheck_is_read_with_what_its_success_hides() -> None:
+    report = gds.parse(REPORT.read_text())
+    assert report is not None
+    assert (report["is_verified"], report["is_compat_forced"], report["supported"]) == (True, True, ["NVMe"])
+    assert [text.split()[0] for text in report["gpus_without"]] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "supported"), [("h100_8g_nvfs", ["NVMe", "NFS"]), ("l40s_p2pdma_580", ["NVMe P2PDMA"])]
+)
+def test_recorded_reports_are_read(name: str, supported: list[str]) -> None:
+    report = gds.parse(recording(f"host/gdscheck_p_{name}.txt").read_text())
+    assert report == {"is_verified": True, "supported": supported, "is_compat_forced": False, "gpus_without": []}
+
+
+@pytest.mark.parametrize("text", ["", "GDS release version: 1.13", "cuInit Failed, error CUDA_ERROR_NO_DEVICE\n"])
+def test_other_output_is_unknown(text: str) -> None:
+    assert gds.parse(text) is None
+
+
+def test_completed_operations_are_counted_only_while_the_module_counts_them() -> None:
+    assert gds.counters(STATS) == {"reads": 1200, "writes": 40, "active": 0}
+    silent = STATS.replace("n=1201 ok=1200 ", "").replace("n=40 ok=40 ", "").replace("Read=0", "Read=3")
+    assert gds.counters(silent) == {"reads": None, "writes": None, "active": 3}
+    assert gds.counters("NVFS statistics(ver: 4.0)\n") is None
+
+
+def test_gdscheck_runs_where_cuda_has_it_and_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    put(tmp_path, "/sys/class/x", "")
+    only = {"only": ["gds"]}
+    facts = gather(Host(str(tmp_path)), only)["gds"]
+    assert facts["unread"] == {"check": "gdscheck is not installed", "counters": f"{gds.STATS} is missing"}
+    program = "/usr/local/cuda-12.9/gds/tools/gdscheck"
+    put(tmp_path, program, f'#!/bin/sh\ntest "$1" = -p && exec /bin/cat {REPORT}\n')
+    (tmp_path / program[1:]).chmod(0o755)
+    put(tmp_path, gds.STATS, STATS)
+    facts = gather(Host(str(tmp_path)), only)["gds"]
+    assert facts["unread"] == {}
+    assert (facts["check"]["is_compat_forced"], facts["counters"]["reads"]) == (True, 1200)
+    put(tmp_path, program, "#!/bin/sh\necho 'error: no CUDA device' >&2; exit 1\n")
+    facts = gather(Host(str(tmp_path)), only)["gds"]
+    assert (facts["check"], facts["unread"]["check"]) == (None, "gdscheck -p: error: no CUDA device")
+    assert "gds" not in gather(Host(str(tmp_path)), {"only": ["peer_memory"]})
