@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -117,6 +118,7 @@ def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: C
         component,
         desired=str(version),
         packages=specs if changes else (),
+        removes=_replaced(case, names) if changes and chosen.manager == "apt" else (),  # dnf's obsolete them
         changes=changes,
         versions=tuple(versions.items()),
     )
@@ -128,6 +130,15 @@ def _names(chosen: PackageSet, flavour: Choice, fabric: Choice, case: Case) -> l
     templates = one_version_packages(chosen, flavour, fabric, case.facts.architecture)
     names = (offers.filled(name, case.request) for name in templates)
     return [name for name in names if name not in case.request.without]
+
+
+def _replaced(case: Case, names: Sequence[str]) -> tuple[str, ...]:
+    """Installed packages of another flavour or branch. A package manager need not see that they must go."""
+    rows = [row for row in case.known.sets if case.facts.distribution in row.distributions]
+    templates = {name for row in rows for name in (*row.open, *row.proprietary, *row.fabric_manager, *row.imex)}
+    patterns = [re.compile(re.escape(name).replace(r"\{branch\}", r"\d+")) for name in templates]
+    present = [name for name in case.facts.packages or () if any(one.fullmatch(name) for one in patterns)]
+    return tuple(name for name in present if name not in (*names, *case.request.without))
 
 
 def _add_repository(case: Case) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -154,6 +155,37 @@ def test_a_package_with_a_wrong_hash_changes_nothing(gpuctl: Gpuctl, rig: Rig, h
     assert done.code == 1
     assert "cannot download the packages" in knobs(done, host)["gpu_stack.driver"]["reason"]
     assert state(host) == before
+
+
+def test_a_full_disk_and_a_repository_that_vanishes_half_way_leave_the_packages_as_before(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path
+) -> None:
+    offer(host, [*driver(OLD, kernel(host)), *driver(NEW, kernel(host))], tmp_path)
+    assert bring(gpuctl, rig, tmp_path, f"{{driver: {OLD}}}").code == 0
+    before = state(host)
+    modules = f"/lib/modules/{kernel(host)}/updates"
+    # Room for the small packages, and not for the module beside the old one.
+    host.run("sh", "-c", f"cp -a {modules} /root/updates && mount -t tmpfs -o size=16k,nr_inodes=4 tmpfs {modules}")
+    host.run("sh", "-c", f"cp -a /root/updates/. {modules}/")
+    try:
+        full = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    finally:
+        host.run("umount", modules)
+    assert full.code == 1
+    assert "No space left on device" in knobs(full, host)["gpu_stack.driver"]["reason"]
+    assert set(versions(host).values()) == {f"{OLD}-1ubuntu1 hi", "3.0.1 ii"}
+    assert state(host) == before
+
+    moved = host.root / f"root/nvidia-modprobe_{NEW}-1ubuntu1_all.deb"
+    shutil.move(host.root / FOLDER[1:] / moved.name, moved)
+    vanished = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    assert vanished.code == 1
+    assert "cannot download the packages" in knobs(vanished, host)["gpu_stack.driver"]["reason"]
+    assert state(host) == before
+    shutil.move(moved, host.root / FOLDER[1:])
+    assert bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}").code == 0
+    assert set(versions(host).values()) == {f"{NEW}-1ubuntu1 hi", "3.0.1 ii"}
+    assert undo(gpuctl, rig).code == 0
 
 
 KEY_ROW = "Signed-By: /usr/share/keyrings/gpuctl-nvidia-cuda.asc"

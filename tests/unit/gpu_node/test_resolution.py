@@ -49,6 +49,17 @@ def test_the_question_has_exact_versions_and_pins_for_what_they_depend_on() -> N
     assert "Pin: version 580.178.04*\nPin-Priority: 1000" in question["pins"]
 
 
+def test_packages_of_another_flavour_or_branch_are_removed_by_name() -> None:
+    """Debian's two modules do not conflict: the other one stays, and breaks by its dependencies."""
+    other = {"nvidia-dkms-580": "580.178.04-1", "libnvidia-compute-570": "570.1-1", "nvidia-persistenced": "570.1-1"}
+    question = resolution.question(decided(packages=other))
+    assert question is not None
+    assert question["packages"][-2:] == ["nvidia-dkms-580-", "libnvidia-compute-570-"]
+    held = replace(REQUEST, without=("libnvidia-compute-570",))
+    made = plan("node-1", replace(FACTS, packages=other), held, KNOWN, date(2026, 11, 27))
+    assert made.components[0].removes == ("nvidia-dkms-580",)
+
+
 def test_a_busy_host_is_asked_and_one_without_versions_is_not() -> None:
     assert resolution.question(decided(busy=("2 processes on GPUs",)))
     assert resolution.question(decided(offers=None)) is None

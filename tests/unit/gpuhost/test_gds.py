@@ -17,6 +17,11 @@ REPORT = DATA / "gdscheck-115-forced-compat.txt"
 STATS = (DATA / "nvidia-fs-stats-226.txt").read_text()
 
 
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 def test_the_report_of_gdscheck_is_read_with_what_its_success_hides() -> None:
     report = gds.parse(REPORT.read_text())
     assert report is not None
@@ -56,7 +61,7 @@ def test_gdscheck_runs_where_cuda_has_it_and_only_if_it_is_asked_for(tmp_path: P
     facts = gather(Host(str(tmp_path)), only)["gds"]
     assert facts["unread"] == {}
     assert (facts["check"]["is_compat_forced"], facts["counters"]["reads"]) == (True, 1200)
-    put(tmp_path, program, "#!/bin/sh\necho 'error: no CUDA device' >&2; exit 1\n")
+    script(tmp_path / program[1:], "echo 'error: no CUDA device' >&2; exit 1")
     facts = gather(Host(str(tmp_path)), only)["gds"]
     assert (facts["check"], facts["unread"]["check"]) == (None, "gdscheck -p: error: no CUDA device")
     assert "gds" not in gather(Host(str(tmp_path)), {"only": ["peer_memory"]})
