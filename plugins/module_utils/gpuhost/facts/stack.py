@@ -199,13 +199,15 @@ def interrupted_rpms(host: Host) -> list[str]:
 
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    if host.which("apt-mark"):
-        result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
+    if host.which("dpkg-query"):
+        # `apt-mark showhold` prints the same, after it has built apt's cache of all package lists.
+        result = host.run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Want}\n")
         if not result.ok:
             raise Unreadable(result.last_line)
-        return result.out.split()
+        rows = [line.split() for line in result.out.splitlines()]
+        return sorted({row[0] for row in rows if row[1:] == ["hold"]})
     if not host.which("dnf"):
-        raise Unreadable("neither apt-mark nor dnf is on this host")
+        raise Unreadable("neither dpkg-query nor dnf is on this host")
     try:
         lines = (host.read_or_none(lock.place(host)) or "").splitlines()
     except model.Unreadable as error:
