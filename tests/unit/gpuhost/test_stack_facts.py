@@ -77,14 +77,18 @@ def root(tmp_path: Path) -> Path:
     program(tmp_path, "mokutil", 'echo "$2 is already enrolled"; exit 1')
     program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
     program(tmp_path, "modinfo", 'case $4 in version) echo 580.990.04;; license) echo "Dual MIT/GPL";; esac')
-    rows = "nvidia-dkms-580-open 580.990.04-1 installed\\nbash 5.2 installed\\nnvidia-imex 580.1.1-1 config-files\\n"
-    rows += "efa-config 1.18 installed\\n"
-    holds = "nvidia-dkms-580-open hold\\nbash install\\n"
-    program(
-        tmp_path,
-        "dpkg-query",
-        f"case \"$3\" in '${{Package}} ${{db:Status-Want}}'*) printf '{holds}';; *) printf '{rows}';; esac",
-    )
+    states = {
+        "nvidia-dkms-580-open": ("580.990.04-1", "hold", "installed"),
+        "bash": ("5.2", "install", "installed"),
+        "nvidia-imex": ("580.1.1-1", "deinstall", "config-files"),
+        "efa-config": ("1.18", "install", "installed"),
+    }
+    rows = [f"{name}\t{version}\t{want}\tok\t{status}\n" for name, (version, want, status) in states.items()]
+    short = [f"{name}\t{version}\t{status}\n" for name, (version, _, status) in states.items()]
+    put(tmp_path, "/run/states", "".join(rows))
+    put(tmp_path, "/run/versions", "".join(short))
+    kind = 'case "$3" in *Want*) file=states;; *) file=versions;; esac'
+    program(tmp_path, "dpkg-query", f"{kind}; exec /bin/cat {tmp_path}/run/$file")
     program(tmp_path, "apt-get", "exit 1")
     program(
         tmp_path, "apt-cache", "printf 'nvlsm | 2.0-1 | http://m/ Packages\\nnvlsm | 1.0-1 | http://m/ Packages\\n'"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import model, nccl_tests
 from ..efa import state as efa
 from ..host import Host, Result
+from ..remembered import Remembered
 from ..resources import deb, lock, rpm
 from ..resources.module import module_info
 from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
@@ -55,6 +56,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     look_up = [str(name) for name in request.get("look_up", ())]
     tests = request.get("nccl_tests") or {}
     wanted = {"look_up": look_up, "sources": request.get("sources", ()), "nccl_tests_request": tests, "read once": {}}
+    host = Remembered(host)
     for name, reader in READERS.items():
         try:
             facts[name] = reader(host, {**wanted, **facts})
@@ -171,9 +173,9 @@ def _distribution(host: Host, facts: Mapping[str, Any]) -> str:
 def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     """Installed packages that concern the stack; several versions of one, such as kernels of RHEL, are the last."""
     if host.which("dpkg-query"):
-        result = host.run("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n")
-    else:
-        result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
+        installed = {name: deb.version_of(text) for name, text in _debs(host).items()}
+        return {name: version for name, version in installed.items() if version and _CONCERNS.search(name)}
+    result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
     if not result.ok:
         raise Unreadable(result.last_line)
     rows = [line.split() for line in result.out.splitlines()]
@@ -181,6 +183,16 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
         raise Unreadable("the package manager's list is not understood")  # a package that is not installed has 2 cells
     installed = (row for row in rows if len(row) == 3 and row[2] == "installed" and _CONCERNS.search(row[0]))
     return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
+
+
+def _debs(host: Host) -> Mapping[str, str]:
+    try:
+        known = deb.every_state(host)
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+    if not known:
+        raise Unreadable("the package manager's list is not understood")
+    return known
 
 
 def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
@@ -201,11 +213,7 @@ def interrupted_rpms(host: Host) -> list[str]:
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("dpkg-query"):
         # `apt-mark showhold` prints the same, after it has built apt's cache of all package lists.
-        result = host.run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Want}\n")
-        if not result.ok:
-            raise Unreadable(result.last_line)
-        rows = [line.split() for line in result.out.splitlines()]
-        return sorted({row[0] for row in rows if row[1:] == ["hold"]})
+        return sorted(name for name, text in _debs(host).items() if text.endswith(" hold"))
     if not host.which("dnf"):
         raise Unreadable("neither dpkg-query nor dnf is on this host")
     try:

@@ -65,13 +65,17 @@ class Deb:
 def states(host: Host, names: Iterable[str]) -> dict[str, str | None]:
     """The texts of packages, by one query to dpkg."""
     names = list(names)
-    if isinstance(host, Remembered):
-        if host.packages is None:
-            host.packages = _query(host, [])
-        known: Mapping[str, str] = host.packages
-    else:
-        known = _query(host, names)
+    known = every_state(host) if isinstance(host, Remembered) else _query(host, names)
     return {name: known.get(name) for name in names}
+
+
+def every_state(host: Host) -> Mapping[str, str]:
+    """The texts of all packages, by one query to dpkg."""
+    if not isinstance(host, Remembered):
+        return _query(host, [])
+    if host.packages is None:
+        host.packages = _query(host, [])
+    return host.packages
 
 
 def _query(host: Host, names: list[str]) -> dict[str, str]:
@@ -82,7 +86,9 @@ def _query(host: Host, names: list[str]) -> dict[str, str]:
     marks = host.read_or_none(MARKS) or ""
     auto = set(re.findall(r"^Package: (\S+)\n(?:.+\n)*?Auto-Installed: 1$", marks, re.MULTILINE))
     rows = [line.split("\t") for line in result.out.splitlines()]
-    texts = {row[0]: _text(*row[1:], auto=row[0] in auto) for row in rows if len(row) == 5}
+    if any(len(row) != _FORM.count("$") for row in rows):
+        raise Unreadable("the list of dpkg-query is not understood")
+    texts = {row[0]: _text(*row[1:], auto=row[0] in auto) for row in rows}
     return {name: text for name, text in texts.items() if text is not None}
 
 
@@ -238,8 +244,7 @@ def _mark(host: Host, desired: Mapping[str, str | None]) -> None:
 
 def interrupted(host: Host) -> list[str]:
     """Packages that an interrupted or failed dpkg has left half done, and "dpkg" if its journal is not merged."""
-    rows = _query(host, [])
-    broken = [name for name, text in rows.items() if text != REMOVED and not version_of(text)]
+    broken = [name for name, text in every_state(host).items() if text != REMOVED and not version_of(text)]
     journal = [name for name in host.listdir("/var/lib/dpkg/updates") if name.isdigit()]
     return [*sorted(broken), *(["dpkg"] if journal else [])]
 
