@@ -173,8 +173,8 @@ def _distribution(host: Host, facts: Mapping[str, Any]) -> str:
 def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     """Installed packages that concern the stack; several versions of one, such as kernels of RHEL, are the last."""
     if host.which("dpkg-query"):
-        installed = {name: deb.version_of(text) for name, text in _debs(host).items()}
-        return {name: version for name, version in installed.items() if version and _CONCERNS.search(name)}
+        debs = {name: deb.version_of(text) for name, text in _debs(host).items()}
+        return {name: version for name, version in debs.items() if version and _CONCERNS.search(name)}
     result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
     if not result.ok:
         raise Unreadable(result.last_line)
