@@ -37,7 +37,7 @@ STACK = {
     "nccl_tests": TESTS,
 }
 ROLES = ("nvidia_driver", "fabric_manager", "container_toolkit", "dcgm", "efa", "rdma", "nccl_tests")
-FLOOR = "the floor: ssh that starts Python, which asks dpkg, apt-mark and modinfo, cold"
+FLOOR = "the floor: ssh that starts Python, which asks dpkg, apt-mark, modinfo, EFA's record and a test, cold"
 BOOTSTRAP = "gpuctl bootstrap gpu-node"
 MOST_TIMES = 2.5
 SET = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
