@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
@@ -19,6 +19,10 @@ class Unable(OSError):
 
 class NotObeyed(Exception):
     """A node refuses an order; the text says why. Without an answer it is an OSError: the order may be carried out."""
+
+
+class NotReady(Exception):
+    """A node carries out an order, and has not ended with it; the text says what it waits for. It is given again."""
 
 
 class InUse(NotObeyed):
@@ -42,14 +46,47 @@ class NodeSession:
     gpus: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class PodValues:
+    """Values of a session that is a pod, as those of `Reservation`. `disk`: full name, "" for none.
+
+    `gang`: name under which the pods of several nodes reach each other; "" for one node.
+    """
+
+    name: str
+    keys: str
+    image: str = ""
+    disk: str = ""
+    gang: str = ""
+    jupyter: bool = False
+
+
+@dataclass(frozen=True)
+class PodLogin:
+    """Values with which ssh reaches a session in a pod. `host_key`: type and base64; `alias`: its name for ssh.
+
+    `token`: of its Jupyter, "" without one.
+    """
+
+    port: int
+    host_key: str
+    alias: str
+    token: str = ""
+
+
 class NodeAgent(Protocol):
     """A node. It remembers the highest fence of its orders, and raises `NotObeyed` for one that is older.
 
     OSError: it does not answer. An order without an answer is given again.
     """
 
-    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
-        """Give access and the variables of a session (PREPARE) or take them (CLEAR, CLEAN_NODE); done on return."""
+    def obey(
+        self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
+    ) -> None:
+        """Give access and the variables of a session (PREPARE) or take them (CLEAR, CLEAN_NODE); done on return.
+
+        `NotReady` while that lasts. `pod`: where sessions are pods.
+        """
 
     def observe(self, fence: int) -> Observation:
         """Sessions that exist. OSError or `NotObeyed` if the node cannot be read."""
@@ -59,6 +96,23 @@ class NodeAgent(Protocol):
 
     def warn(self, person: str, text: str) -> Delivery:
         """Show a warning on the person's terminals, and write it to a file."""
+
+
+@runtime_checkable
+class PodAgent(NodeAgent, Protocol):
+    """A node whose sessions are pods."""
+
+    def login(self, reservation: str, attempt: int) -> PodLogin:
+        """Values for ssh. OSError or `NotObeyed` if they cannot be read."""
+
+    def logs(self, reservation: str, attempt: int) -> Sequence[str]:
+        """Events of a session, and the last lines of its log. OSError or `NotObeyed` if they cannot be read."""
+
+    def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
+        """Connect to the sshd of a session; a function that copies from and to a socket until either side closes.
+
+        OSError or `NotObeyed` if it is not reached.
+        """
 
 
 class VisitedNode:
@@ -72,7 +126,13 @@ class VisitedNode:
         self.name, self._visit = name, visit
         self._always = {"action": "act", "act": "gpu sessions", "service": service, "gpus": gpus, **always}
 
-    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
+    def obey(
+        self,
+        order: Order,
+        person: str,
+        variables: Mapping[str, str] | None = None,
+        pod: PodValues | None = None,
+    ) -> None:
         if order.kind is OrderKind.PREPARE:
             session = {"session": order.reservation, "attempt": order.attempt, "devices": list(order.gpus)}
             self._ask("prepare", fence=order.fence, **session, person=person, variables=dict(variables or {}))

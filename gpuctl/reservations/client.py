@@ -11,6 +11,7 @@ from typing import Any
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.core.text import named
 from gpuctl.edges import unix_socket
+from gpuctl.reservations.agent import PodLogin
 from gpuctl.reservations.rules import requests
 from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
 from gpuctl.reservations.rules.model import Limits
@@ -33,7 +34,7 @@ class Client:
     """The service at a Unix socket; it knows the caller from the kernel."""
 
     def __init__(self, socket: Path = SOCKET) -> None:
-        self._socket = socket
+        self.socket = socket
 
     def state(self) -> Plain:
         return self._call({"do": "state"})
@@ -49,6 +50,20 @@ class Client:
 
     def send(self, command: Cancel | Extend | Edit | Keep) -> Plain:
         return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
+
+    def login(self, id_: str, node: str) -> PodLogin:
+        """Values for ssh of a session that is a pod."""
+        return PodLogin(**self._call({"do": "login", "reservation": id_, "node": node}))
+
+    def logs(self, id_: str, node: str) -> Sequence[str]:
+        """Events and the last lines of the log of a session that is a pod."""
+        lines: list[str] = self._call({"do": "logs", "reservation": id_, "node": node})["lines"]
+        return lines
+
+    def tunnel(self, id_: str, node: str, source: int, sink: int) -> None:
+        """Connect two file descriptors with the sshd of a session, until either side closes."""
+        call = {"do": "tunnel", "reservation": id_, "node": node}
+        _checked(unix_socket.connect(self.socket, call, source, sink))
 
     def mine(self, id_: str | None, doing: str, choose: Callable[[Sequence[Plain]], Plain] | None = None) -> Plain:
         """The live reservation with this id or name, or the caller's only one. `choose`: takes one of the caller's."""
@@ -80,14 +95,18 @@ class Client:
             return self._call(call)
 
     def _call(self, call: Plain) -> Plain:
-        answer = unix_socket.call(self._socket, call)
-        if "error" in answer:
-            raise Refused(answer["error"], answer["hint"], answer["exit_code"])
-        return dict(answer)
+        return _checked(unix_socket.call(self.socket, call))
+
+
+def _checked(answer: Any) -> Plain:
+    if "error" in answer:
+        raise Refused(answer["error"], answer["hint"], answer["exit_code"])
+    return dict(answer)
 
 
 def catalogue(state: Plain) -> Catalogue:
     """The table of the service, as it answers it."""
     offers = {offer["gpu_type"]: Offer(**offer) for offer in state["offers"]}
     limits = Limits(**{**state["limits"], "warnings_min": tuple(state["limits"]["warnings_min"])})
-    return Catalogue(offers, limits, state["aliases"])
+    # A service of an older version has sessions on hosts, without disks.
+    return Catalogue(offers, limits, state["aliases"], bool(state.get("pods")), bool(state.get("disks")))

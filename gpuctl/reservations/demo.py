@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuctl.reservations.agent import Delivery, NodeSession, NotObeyed
+from gpuctl.reservations.agent import Delivery, NodeSession, NotObeyed, PodValues
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, Node, Site
 from gpuctl.reservations.rules.reconcile import Observation, Session
@@ -27,7 +27,9 @@ class SimulatedNode:
         self.uses = Use(0.0, 1)
         self._fence, self._sessions = 0, dict[str, Session]()
 
-    def obey(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
+    def obey(
+        self, order: Order, person: str, variables: Mapping[str, str] | None = None, _: PodValues | None = None
+    ) -> None:
         self._check(order.fence)
         if order.kind is OrderKind.PREPARE:
             self._sessions[order.reservation] = Session(order.reservation, order.attempt, order.gpus)

@@ -7,9 +7,11 @@ import grp
 import os
 import pwd
 import re
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,9 @@ from gpuctl.reservations.web_page import WebPage
 STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
 DOING = "serve reservations"
-PASS_S = 10
+PASS_S, SOON_S = 10, 2  # between two passes; while a node has not ended with an order
+MOST_TUNNELS = 32  # of a person
+TUNNEL = "tunnel"  # the call after which the connection leads to the sshd of a session
 UNIT = """\
 [Unit]
 Description=gpuctl reservations of GPUs
@@ -54,13 +58,14 @@ WantedBy=multi-user.target
 class Fleet:
     """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session.
 
-    `reread`: reads one of those again.
+    `reread`: reads one of those again. `site`: what its sessions are.
     """
 
     nodes: Sequence[Node]
     agents: Mapping[str, NodeAgent]
     doubts: Mapping[str, str] = field(default_factory=dict)
     reread: Callable[[str], Node] | None = None
+    site: Site = field(default_factory=lambda: Site(disks=False))
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,8 @@ class ServeOptions:
 
 
 @contextmanager
-def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None) -> Iterator[Callable[[], None]]:
-    """Answer calls while the context lasts; yields the pass that is to be run every `PASS_S` seconds.
+def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None) -> Iterator[Callable[[], int]]:
+    """Answer calls while the context lasts; yields the pass, which returns the seconds until the next one is due.
 
     `ask`: reads the nodes, once no other service has the database; None for the GPUs of this host.
     """
@@ -100,22 +105,65 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         fleet = ask(stored(options.state))
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
-        store = SqliteStore(options.state / DATABASE, Site(options.limits), nodes)
+        store = SqliteStore(options.state / DATABASE, replace(fleet.site, limits=options.limits), nodes)
         service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread)
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
             raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
 
+        tunnels = _Tunnels()
+
         def answer(peer: unix_socket.Peer, call: Any) -> Any:
-            return service.answer(caller_of(peer.uid, peer.gid, options.admins), call)
+            caller = caller_of(peer.uid, peer.gid, options.admins)
+            if isinstance(call, dict) and call.get("do") == TUNNEL:
+                return tunnels.answer(service, caller, call)
+            return service.answer(caller, call)
+
+        def step() -> int:
+            service.pass_once()
+            return SOON_S if service.waiting else PASS_S
 
         public = options.web is not None and not metrics_server.is_loopback(options.web[0])
         page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)
         serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
         with serving, unix_socket.serving(options.socket, answer):
-            yield service.pass_once
+            yield step
         store.close()
+
+
+class _Tunnels:
+    """Connections of people to their sessions; each person has at most `MOST_TUNNELS`, which leaves some to others."""
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def answer(self, service: Service, caller: Caller, call: Mapping[str, Any]) -> Any:
+        """A connection to the caller's session, or the error."""
+        with self._lock:
+            if self._numbers[caller.person] >= MOST_TUNNELS:
+                text = f"cannot log in to a reservation: you have {MOST_TUNNELS} connections already"
+                return {"error": text, "hint": "end some of them", "exit_code": GpuctlError.exit_code}
+            self._numbers[caller.person] += 1
+        try:
+            pump = service.tunnel(caller, call)
+        except GpuctlError as error:
+            self._end(caller)
+            return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+
+        def quietly(descriptor: int) -> None:
+            try:
+                with suppress(GpuctlError, OSError):  # ssh shows that the connection is closed
+                    pump(descriptor)
+            finally:
+                self._end(caller)
+
+        return unix_socket.Stream({}, quietly)
+
+    def _end(self, caller: Caller) -> None:
+        with self._lock:
+            self._numbers[caller.person] -= 1
 
 
 @contextmanager

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodAgent, PodValues, Unable
+from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -23,9 +24,9 @@ from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.sampling import Samples
 from gpuctl.reservations.stores.base import Conflict, Store
 
-DOING = "ask the reservation service"
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
+STARTED = (State.PREPARING, State.ACTIVE, State.ENDING)  # states with a pod
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
 REREAD_S = 60  # between two readings of nodes in doubt
 REWARN_S = 60  # between two tries of a warning that a node did not take
@@ -35,6 +36,9 @@ Built = TypeVar("Built")
 
 class Service:
     """Decides on a store and orders on nodes. One decision at a time; the clock is whole seconds since 1970.
+
+    Nodes are asked without the lock of decisions: one that takes its time delays no call. One thread at a time sends
+    orders, in the order of the decisions; another one leaves its own to it.
 
     `doubts`: nodes that take no new session, and why; sessions on them end as usual. `reread`: reads such a node again;
     None if nothing can have changed. OSError or `GpuctlError` says why it is still in doubt.
@@ -54,12 +58,16 @@ class Service:
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
         self._lock = threading.RLock()
+        self._sending = threading.Lock()
+        self._left_orders = False  # by a thread that did not wait for the one that sends
+        self._progress: dict[str, dict[str, str]] = {}  # reservation -> node -> what its preparation waits for
         self._rewarn_at: dict[
             tuple[str, int], int
         ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
         self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
+        self.waiting = False  # a node has not ended with an order
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
         self._shown: tuple[Book, int, list[dict[str, Any]]] | None = None
@@ -70,37 +78,42 @@ class Service:
         """Answer one call; an error is an answer, too: `error`, `hint` and `exit_code`."""
         try:
             verb, content = _parts(call)
-            self._count(1)
-            with self._lock:
-                self._count(-1)
-                if verb in COMMANDS:
-                    command = _build(COMMANDS[verb], content.pop("command", None))
-                    return self._command(caller, content, command)
+            if verb in _CALLS_OF_NODES:
+                return _CALLS_OF_NODES[verb](self, caller, content)
+            if verb == "submit":
+                return self._command(caller, content, Submit(build(Request, content.pop("request", None))))
+            if verb in COMMANDS:
+                return self._command(caller, content, build(COMMANDS[verb], content.pop("command", None)))
+            with self._turn():
                 return _CALLS[verb](self, caller, content)
         except GpuctlError as error:
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
 
-    def _count(self, more: int) -> None:
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The lock, once a caller has it."""
         with self._counting:
-            self._callers += more
-
-    def submit(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        request = _build(Request, content.pop("request", None))
-        return self._command(caller, content, Submit(request))
+            self._callers += 1
+        with self._lock:
+            with self._counting:
+                self._callers -= 1
+            yield
 
     def _command(self, caller: Caller, content: dict[str, Any], command: Command) -> dict[str, Any]:
         key = content.pop("key", None)
         if not isinstance(key, str) or not 8 <= len(key) <= 100:
             raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
-        _nothing_left(content)
-        receipt = self._handle(Message(command, caller, key))
-        if not receipt.accepted:
-            return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
-        if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
-            row = self.store.reservation(receipt.reservation)
-            return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
+        nothing_left(content)
+        with self._turn():
+            receipt = self._handle(Message(command, caller, key))
+            if not receipt.accepted:
+                return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
+            if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+                row = self.store.reservation(receipt.reservation)
+                return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
         self._advance()
-        return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+        with self._lock:
+            return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
 
     def _handle(self, message: Message) -> Receipt:
         for _ in range(TRIES):
@@ -116,15 +129,17 @@ class Service:
 
     def state(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Nodes, live reservations with their waits, and the table that requests are checked against."""
-        _nothing_left(content)
+        nothing_left(content)
         book = self.store.load()
         table, ready = requests.catalogue(book), NodeState.READY
         return {
             "person": caller.person,
-            "now": _iso(self.clock()),
+            "now": iso(self.clock()),
             "offers": [asdict(offer) for offer in table.offers.values()],
             "aliases": dict(table.aliases),
             "limits": asdict(table.limits),
+            "pods": table.pods,
+            "disks": table.disks,
             "nodes": [
                 {
                     "name": node.name,
@@ -138,13 +153,57 @@ class Service:
             "reservations": self._rows(book),
         }
 
+    def login(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Values for ssh of a session that is a pod, as `PodLogin`."""
+        doing = "log in to a reservation"
+        id_, name = content.pop("reservation", None), content.pop("node", None)
+        nothing_left(content)
+        row, agent = self._pod(caller, doing, id_, name)
+        with _as_answer(doing):
+            return asdict(agent.login(row.id, row.attempt))
+
+    def tunnel(self, caller: Caller, content: Mapping[str, Any]) -> Callable[[int], None]:
+        """Connect to the sshd of the caller's session; a function that copies from and to a socket until one closes."""
+        doing = "log in to a reservation"
+        row, agent = self._pod(caller, doing, content.get("reservation"), content.get("node"))
+        with _as_answer(doing):
+            return agent.tunnel(row.id, row.attempt)
+
+    def logs(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
+        """Events and last lines of the log of a session that is a pod, also while it starts."""
+        doing = "read the log of a reservation"
+        id_, name = content.pop("reservation", None), content.pop("node", None)
+        nothing_left(content)
+        row, agent = self._pod(caller, doing, id_, name, STARTED)
+        with _as_answer(doing):
+            return {"lines": list(agent.logs(row.id, row.attempt))}
+
+    def _pod(
+        self, caller: Caller, doing: str, id_: Any, name: Any, states: Collection[State] = (State.ACTIVE,)
+    ) -> tuple[Reservation, PodAgent]:
+        """A reservation of the caller in these states, and its node; nobody else reaches it, not even an admin."""
+        with self._lock:
+            row = self.store.load().reservations.get(id_) if isinstance(id_, str) else None
+        if row is None:
+            raise InvalidInput(doing, f"no live reservation has the id {id_!r}", "`gpuctl reservations list`")
+        if row.person != caller.person:
+            raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
+        names = [slot.node for slot in row.slots]
+        if row.state not in states or name not in names:
+            wrong = f"reservation {row.id} is {row.state}" + (f" on {', '.join(names)}" if names else "")
+            raise InvalidInput(doing, wrong, "`gpuctl reservations show` prints its state")
+        agent = self.agents[name]
+        if not isinstance(agent, PodAgent):
+            raise InvalidInput(doing, f"sessions of {name} are accounts of that host", "log in by ssh")
+        return row, agent
+
     def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Audit entries of a reservation, or reservations of the caller that are over."""
         subject = content.pop("subject", None)
-        _nothing_left(content)
+        nothing_left(content)
         if subject is None:
             return {"reservations": [as_dict(row, None) for row in self.store.finished(caller.person, 50)]}
-        entries = [{**asdict(entry), "at": _iso(entry.at)} for entry in self.store.history(str(subject), 200)]
+        entries = [{**asdict(entry), "at": iso(entry.at)} for entry in self.store.history(str(subject), 200)]
         return {"entries": entries}
 
     def _row(self, id_: str) -> dict[str, Any] | None:
@@ -165,7 +224,15 @@ class Service:
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
         rest = [row for row in live if row.state is not State.QUEUED]
-        return [as_dict(row, waits.get(row.id), book) for row in [*rest, *waiting]]
+        return [self._as_dict(row, waits.get(row.id), book) for row in [*rest, *waiting]]
+
+    def _as_dict(self, row: Reservation, wait: Wait | None, book: Book) -> dict[str, Any]:
+        """A live reservation; the reason of one that is prepared is what its nodes wait for."""
+        plain = as_dict(row, wait, book)
+        waits = self._progress.get(row.id) if row.state is State.PREPARING else None
+        if waits:
+            plain["reason"] = "; ".join(f"{node}: {text}" for node, text in sorted(waits.items()))
+        return plain
 
     # ---- passes ---------------------------------------------------------------------------------------------------
 
@@ -179,9 +246,11 @@ class Service:
             fences = {name: self.store.load().nodes[name].fence for name in self.agents}
         observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
         self._read_again()
-        with self._lock:
-            for name, observation in observations.items():
-                self._compare(name, observation, fences[name])
+        with self._sending:
+            with self._lock:
+                compared = [self._compare(name, found, fences[name]) for name, found in observations.items()]
+                tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
+            self._send(tasks)
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
@@ -202,7 +271,7 @@ class Service:
                 self._decide(
                     "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
                 )
-            self._advance()
+        self._advance()
 
     def _sample(self) -> None:
         """Read the use of sessions while calls are answered, where that is due."""
@@ -236,12 +305,21 @@ class Service:
         self._reread_at = self.clock() + REREAD_S
 
     def _advance(self) -> None:
-        """End, plan and order; again while orders change rows."""
+        """End, plan and order; again while orders change rows, or another thread has left some."""
         for _ in range(4):
-            self._decide("expiry", expiry.tick)
-            unknown = self._unknown_until()
-            self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
-            if not self._give_orders():
+            with self._lock:
+                self._decide("expiry", expiry.tick)
+                unknown = self._unknown_until()
+                self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
+            if not self._sending.acquire(blocking=False):
+                self._left_orders = True
+                return
+            try:
+                self._left_orders = False
+                changed = self._give_orders()
+            finally:
+                self._sending.release()
+            if not changed and not self._left_orders:
                 return
 
     @property
@@ -282,22 +360,23 @@ class Service:
             return result
         raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
 
-    def _compare(self, name: str, observation: Observation | Exception, fence: int) -> None:
-        """Compare a node's sessions with the ledger, and order away what should not be there."""
+    def _compare(self, name: str, observation: Observation | Exception, fence: int) -> Sequence[Order]:
+        """Compare a node's sessions with the ledger; orders to end those that should not exist."""
         if isinstance(observation, Exception):
             if fence == self.store.load().nodes[name].fence:  # else it has got newer orders since, and refuses this one
                 self._silent(name, observation)
-            return
+            return ()
         self._silent_since.pop(name, None)
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
         self._open_by.pop(name, None)
-        if observation.open_by:
+        if observation.closed:
+            self._in_use(name, observation.closed)
+        elif observation.open_by:
             more = f", and {len(observation.open_by) - 1} more" if len(observation.open_by) > 1 else ""
             self._in_use(name, f"{observation.open_by[0]}{more}; end it first")
         self._decide("nodes", lambda draft: reports.node_back(draft, name))
-        for stray in self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation})):
-            self._report(stray, self._task(stray)())
+        return self._decide("reconciler", lambda draft: reconcile.compare(draft, {name: observation}))
 
     def _in_use(self, name: str, reason: str) -> None:
         """A program has a GPU open without a session: the node takes none, and who waits for it waits elsewhere."""
@@ -347,9 +426,14 @@ class Service:
 
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
-        due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
-        tasks = [(order, self._task(order)) for order in due]
-        nodes = list(dict.fromkeys(order.node for order in due))
+        with self._lock:
+            due = [order for order in reports.orders(self.store.load()) if self._may_send(order)]
+            tasks = [(order, self._task(order)) for order in due]
+        return self._send(tasks)
+
+    def _send(self, tasks: Sequence[tuple[Order, Callable[[], Exception | None]]]) -> bool:
+        """Carry out orders, of each node one after another, and take the reports; True if rows changed."""
+        nodes = list(dict.fromkeys(order.node for order, _ in tasks))
         failures: dict[Order, Exception | None] = {}
 
         def work(node: str) -> None:
@@ -360,7 +444,9 @@ class Service:
                         return
 
         self._on_all(nodes, work)
-        changed = [self._report(order, failures[order]) for order in due if order in failures]  # also after the first
+        self.waiting = any(isinstance(failure, NotReady) for failure in failures.values())
+        with self._lock:  # all of them are taken, also after the first that changed something
+            changed = [self._report(order, failures[order]) for order, _ in tasks if order in failures]
         return any(changed)
 
     def _may_send(self, order: Order) -> bool:
@@ -373,9 +459,10 @@ class Service:
         person, variables = "" if row is None else row.person, dict[str, str]()
         if row is not None and order.kind is OrderKind.PREPARE:
             variables = gang.environment(row, self.store.load().nodes, order.node)
+        pod = None if row is None else _pod_values(row, order.node)
 
         def send() -> Exception | None:
-            return _attempt(lambda: self.agents[order.node].obey(order, person, variables))
+            return _attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
 
         return send
 
@@ -389,6 +476,8 @@ class Service:
             reason = str(failure)
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
             return True
+        if order.kind is OrderKind.PREPARE:
+            self._note_progress(order, failure)
         if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
             self._silent(order.node, failure)
         if failure is not None:
@@ -401,91 +490,48 @@ class Service:
             self._decide("nodes", lambda draft: reports.node_clean(draft, order.node, order.fence))
         return True
 
+    def _note_progress(self, order: Order, failure: Exception | None) -> None:
+        waits = self._progress.setdefault(order.reservation, {})
+        waits.pop(order.node, None)
+        if isinstance(failure, NotReady):
+            waits[order.node] = str(failure)
+        self._shown = None  # the rows of the database are the same
+        live = self.store.load().reservations
+        self._progress = {id_: texts for id_, texts in self._progress.items() if texts and id_ in live}
+
 
 Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
 _CALLS: dict[str, Call] = {
-    "submit": Service.submit,
     "state": Service.state,
     "history": Service.history,
 }
+# Nodes are asked for these: others do not wait meanwhile.
+_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login, "logs": Service.logs}
+
+
+@contextmanager
+def _as_answer(doing: str) -> Iterator[None]:
+    """Errors of a node as those of the call."""
+    try:
+        yield
+    except (OSError, NotObeyed) as error:
+        raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
+
+
+def _pod_values(row: Reservation, node: str) -> PodValues:
+    gang_name = row.id if len(row.slots) > 1 else ""
+    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name, row.jupyter)
 
 
 def _attempt(work: Callable[[], Built]) -> Built | Exception:
     """The result of work on a node; the exception if it does not answer or refuses."""
     try:
         return work()
-    except (OSError, NotObeyed) as error:
+    except (OSError, NotObeyed, NotReady) as error:
         return error
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(call, dict) or call.get("do") not in {*_CALLS, *COMMANDS}:
+    if not isinstance(call, dict) or call.get("do") not in {"submit", *_CALLS, *_CALLS_OF_NODES, *COMMANDS}:
         raise InvalidInput(DOING, "the call is not one that this service knows", "use the same version of gpuctl")
     return call["do"], {name: value for name, value in call.items() if name != "do"}
-
-
-def _nothing_left(content: Mapping[str, Any]) -> None:
-    """Refuse fields that nobody reads: one with a name in it would look like an identity."""
-    if content:
-        wrong = f"the call has unknown fields: {', '.join(sorted(content))}"
-        raise InvalidInput(DOING, wrong, "the caller is who the socket proves, never a field")
-
-
-def _build(kind: type[Built], content: Any) -> Built:
-    """The value of a class with fields of plain types; `InvalidInput` for other fields or types."""
-    types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(content, dict) or not set(content) <= set(types):
-        raise InvalidInput(DOING, f"the call has no valid {kind.__name__.lower()}", "use the same version of gpuctl")
-    for name, value in content.items():
-        if type(value).__name__.replace("NoneType", "None") not in types[name].split(" | "):
-            raise InvalidInput(DOING, f"{name} is {value!r}, not {types[name]}", "use the same version of gpuctl")
-    try:
-        return kind(**content)
-    except TypeError as error:
-        raise InvalidInput(DOING, str(error), "use the same version of gpuctl") from error
-
-
-def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> dict[str, Any]:
-    """A reservation as JSON: instants in ISO 8601, UTC; null where one does not exist or is unknown."""
-    instants = {
-        "submitted": row.submitted_at,
-        "active": row.active_at,
-        "expires": row.end_at,
-        "idle_end": row.idle_at,
-        "kept_until": row.keep_until_at or None,
-        "finished": row.finished_at,
-        "promised_start": row.promised_at if row.state is State.QUEUED else None,
-        "earliest_start": wait.earliest_at if wait else None,
-        "latest_start": wait.latest_at if wait else None,
-    }
-    return {
-        "id": row.id,
-        "person": row.person,
-        "state": str(row.state),
-        "gpu_type": row.gpu_type,
-        "gpus": row.total_gpus,
-        "hours": row.length_s / 3600,
-        "name": row.name,
-        "position": wait.position if wait else None,
-        "reason": wait.reason if wait else row.reason,
-        "warning": _warning(row),
-        "slots": [{"node": slot.node, "gpus": list(slot.gpus)} for slot in row.slots],
-        "logins": [_login(row, book.nodes[slot.node]) for slot in row.slots] if book else [],
-        "environment": {s.node: gang.environment(row, book.nodes, s.node) for s in row.slots} if book else {},
-        **{name: None if at is None else _iso(at) for name, at in instants.items()},
-    }
-
-
-def _warning(row: Reservation) -> dict[str, Any] | None:
-    """The latest warning before the end: its threshold, its instant, and nodes that it has not reached."""
-    if row.warned_min is None or row.warned_at is None:
-        return None
-    return {"minutes": row.warned_min, "at": _iso(row.warned_at), "not_delivered": list(row.unwarned)}
-
-
-def _login(row: Reservation, node: Node) -> dict[str, Any]:
-    return {"node": node.name, "address": node.address or node.name, "port": node.port, "user": row.person}
-
-
-def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")

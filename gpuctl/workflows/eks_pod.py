@@ -15,13 +15,13 @@ from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, unknown_because
 from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.domain.pod_status import last_termination, runs, statuses
+from gpuctl.domain.public_keys import PublicKey
 from gpuctl.edges.kube import pod_exec, port_stream
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
 from gpuctl.edges.kube.pod_exec import Command, NotStarted
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import gpu_test, model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.eks.gpu_pod.public_keys import PublicKey
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_keys import add_keys, await_keys, keys_secret
 from gpuctl.workflows.eks_pod_read import LOOK_S, await_end, is_ending, ours, pod_of, pod_or_ending

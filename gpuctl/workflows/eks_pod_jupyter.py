@@ -18,7 +18,7 @@ from gpuctl.workflows.eks_pod import LOGS
 from gpuctl.workflows.eks_pod_read import LOOK_S
 
 Object = dict[str, Any]
-CHECK = "jupyter"
+CHECK, NOT_IN_IMAGE = "jupyter", "the image has no jupyter-lab"
 START_S, ANSWER_S = 60.0, 20.0  # a start from a cold disk takes many seconds
 
 
@@ -37,7 +37,7 @@ def wait(cluster: Cluster, place: Place, pod: Object, limit_s: float = START_S) 
             return [ok(CHECK, subject, "Jupyter answers to its token, and to nobody without it")]
         if done.code == scripts.NO_JUPYTER:
             hint = "add --replace and --image with one that has it, or --no-jupyter"
-            return [fail(CHECK, subject, "the image has no jupyter-lab", hint)]
+            return [fail(CHECK, subject, NOT_IN_IMAGE, hint)]
         if done.code == scripts.NO_PYTHON:
             return [unknown(CHECK, subject, "no python3 in the image to ask Jupyter with", LOGS)]
         if time.monotonic() > end:

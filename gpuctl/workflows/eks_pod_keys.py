@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.domain.kube_errors import Conflict
 from gpuctl.domain.pod_status import runs
+from gpuctl.domain.public_keys import Authorized, PublicKey
 from gpuctl.edges import public_keys as key_sources
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster, Request, name_of
 from gpuctl.edges.kube.pod_exec import Command
-from gpuctl.eks.gpu_pod import model, objects, public_keys, scripts
+from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form
-from gpuctl.eks.gpu_pod.public_keys import Authorized, PublicKey
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_read import LOOK_S, ours, pod_of
 
@@ -30,7 +31,6 @@ MERGE = "application/merge-patch+json"
 ANSWER_S = 20.0
 SYNC_S = 180.0  # kubelets refresh mounted Secrets within two minutes, and sooner when the pod changes
 ATTEMPTS = 5
-ADD_KEYS = "add a key to the ssh agent, or use --key FILE or --github USER"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ def add_keys(
     def add(existing: list[PublicKey]) -> list[PublicKey]:
         keys = public_keys.merged(existing, added)
         if not keys:
-            raise InvalidInput(f"make the pod {place.pod}", "there is no public key that may log in", ADD_KEYS)
+            raise InvalidInput(
+                f"make the pod {place.pod}", "there is no public key that may log in", public_keys.ADD_KEYS
+            )
         return keys
 
     return _change_keys(cluster, place, _Change(add, form), progress)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuctl.engine import gpu_sessions, gpuhost_host
-from gpuctl.reservations.agent import InUse, NotObeyed, VisitedNode
+from gpuctl.reservations.agent import InUse, NotObeyed, PodValues, VisitedNode
 from gpuctl.reservations.rules.decision import Decision
 from gpuctl.reservations.rules.model import Caller, Node, Site, State
 from gpuctl.reservations.rules.reconcile import Session
@@ -346,8 +346,10 @@ class Deadly:
         store.commit = self.commit_and_die  # type: ignore[method-assign]
         return Service(store, {"gpu-1": self.agent}, lambda: 1_800_000_000)
 
-    def obey_and_die(self, order: Order, person: str, variables: Mapping[str, str] | None = None) -> None:
-        self.obey(order, person, variables)
+    def obey_and_die(
+        self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
+    ) -> None:
+        self.obey(order, person, variables, pod)
         self.step()
 
     def commit_and_die(self, decision: Decision) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from gpuctl.domain import public_keys
 from gpuctl.edges import ports
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects, public_keys
+from gpuctl.eks.gpu_pod import objects
 from gpuctl.eks.gpu_pod.model import Form
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node

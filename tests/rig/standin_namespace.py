@@ -22,6 +22,8 @@ KINDS = {
     "StorageClass": "storageclasses",
     "Event": "events",
     "Namespace": "namespaces",
+    "Service": "services",
+    "Node": "nodes",
 }
 
 
@@ -39,7 +41,7 @@ class StandinNamespace(Cluster):
         self._versions = itertools.count(1)
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in ("StorageClass", "Namespace"))
+        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in ("StorageClass", "Namespace", "Node"))
 
     def once(self, request: Request, silent_s: float = 0) -> Object:
         path = urlsplit(request.path).path

@@ -8,7 +8,7 @@ import click
 
 from gpuctl.cli.eks import pod_options
 from gpuctl.cli.eks.pod_options import PodPlace
-from gpuctl.cli.shared import options
+from gpuctl.cli.shared import options, output
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,7 @@ class JupyterCommand:
     JupyterCommand,
     pod_options.selected,
     click.option("--token", is_flag=True, help="Print only its token."),
-    click.option(
-        "--local", type=click.IntRange(1, 65535), help="The local port.  [default: 8888, or the next free one]"
-    ),
+    options.local_port,
 )
 def jupyter(request: JupyterCommand) -> None:
     """Forward Jupyter of the pod to 127.0.0.1 over ssh, until Ctrl-C.
@@ -46,7 +44,5 @@ def jupyter(request: JupyterCommand) -> None:
     eks_pod_jupyter.check(place, pod)
     local = eks_pod_jupyter.local_port(request.local)
     entry = eks_ssh.write_entry(cluster, place, pod)
-    click.echo(
-        f"Jupyter: http://127.0.0.1:{local} until Ctrl-C; the same command with --token prints its token", err=True
-    )
+    output.jupyter_address(local)
     raise click.exceptions.Exit(eks_ssh.forward(entry, local, JUPYTER_PORT))

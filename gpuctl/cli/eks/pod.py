@@ -20,7 +20,7 @@ from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.eks.gpu_pod.public_keys import PublicKey
+    from gpuctl.domain.public_keys import PublicKey
     from gpuctl.eks.gpu_pod.ssh_files import HostEntry
 
 echo = partial(click.echo, err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,23 +40,7 @@ where = options.together(
     options.aws_profile,
 )
 selected = options.together(cluster, where)
-keys = options.together(
-    click.option(
-        "--key",
-        "key_files",
-        metavar="FILE",
-        multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File with public keys that may log in; may be repeated.",
-    ),
-    click.option(
-        "--github",
-        metavar="USER",
-        multiple=True,
-        callback=lambda ctx, param, value: [options.not_empty(ctx, param, one) for one in value],
-        help="GitHub user whose public keys may log in; may be repeated.",
-    ),
-)
+keys = options.public_keys
 
 
 def find(request: PodPlace) -> Place:

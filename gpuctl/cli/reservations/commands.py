@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import time
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,19 +192,67 @@ def env_(id_: str | None, socket: Path) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
+@click.command(name="tunnel", hidden=True)
+@click.argument("id_", metavar="ID")
+@click.option("--node", required=True, help="Node of the session.")
+@socket_option
+def tunnel_(id_: str, node: str, socket: Path) -> None:
+    """Connect standard input and output with the sshd of a session in a pod: the ProxyCommand of `ssh-config`."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.workflows import reservations_connect
+
+    reservations_connect.tunnel(Client(socket), id_, node)
+
+
 @click.command(name="connect")
 @id_argument
 @click.option("--node", help="Node of a reservation on several nodes; default: the first.")
 @socket_option
 def connect_(id_: str | None, node: str | None, socket: Path) -> None:
     """Log in to a node of your reservation by ssh, with its variables set."""
-    import sys
-
     from gpuctl.reservations.client import Client
     from gpuctl.workflows import reservations_connect
 
-    row = Client(socket).mine(id_, "connect to a reservation", chooser())
-    sys.exit(reservations_connect.connect(row, node, ()))
+    client = Client(socket)
+    row = client.mine(id_, "connect to a reservation", chooser())
+    sys.exit(reservations_connect.connect(client, row, node, ()))
+
+
+@click.command(name="jupyter")
+@id_argument
+@click.option("--token", is_flag=True, help="Print only its token.")
+@options.local_port
+@socket_option
+def jupyter_(id_: str | None, token: bool, local: int | None, socket: Path) -> None:
+    """Forward Jupyter of your reservation to 127.0.0.1 over ssh, until Ctrl-C.
+
+    The reservation must have been made with --jupyter. The exit code is that of ssh.
+    """
+    from gpuctl.reservations.client import Client
+    from gpuctl.workflows import reservations_connect
+
+    client = Client(socket)
+    row = client.mine(id_, "use Jupyter of a reservation", chooser())
+    if token:
+        click.echo(reservations_connect.jupyter_token(client, row))
+        return
+    sys.exit(reservations_connect.forward_jupyter(client, row, local, output.jupyter_address))
+
+
+@click.command(name="logs")
+@id_argument
+@click.option("--node", help="Node of a reservation on several nodes; default: the first.")
+@socket_option
+def logs_(id_: str | None, node: str | None, socket: Path) -> None:
+    """Print events and the end of the log of your session, where sessions are pods, also while it starts."""
+    from gpuctl.reservations.client import Client
+
+    doing, client = "read the log of a reservation", Client(socket)
+    row = client.mine(id_, doing, chooser())
+    if not row["slots"]:
+        raise InvalidInput(doing, f"reservation {row['id']} is {row['state']}", "it has no pod yet")
+    for line in client.logs(row["id"], node or row["slots"][0]["node"]):
+        click.echo(line)
 
 
 @click.command(name="ssh-config")
@@ -216,113 +263,9 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     from gpuctl.reservations.client import Client
     from gpuctl.workflows import reservations_connect
 
-    row = Client(socket).mine(id_, "print the ssh configuration of a reservation")
-    click.echo(reservations_connect.entries(row), nl=False)
-
-
-@click.command(name="serve")
-@click.option(
-    "--inventory", "-i", metavar="NAME|PATH", help="Share the GPUs of these hosts over ssh.  [default: of this host]"
-)
-@options.limit
-@click.option("--type", "gpu_type", help="GPU type of the hosts; default: what the driver calls it.")
-@click.option("--admin", "admins", multiple=True, help="Account that may change everybody's reservations.")
-@click.option("--longest", type=Finite(min=0.25), default=24.0, show_default=True, help="Longest request, in hours.")
-@click.option("--gpus-per-person", type=click.IntRange(min=1), help="Most GPUs of a person at a time.")
-@click.option(
-    "--lost-after",
-    type=Finite(min=0.05),
-    default=1.0,
-    show_default=True,
-    help="Hours without an answer until a server counts as lost.",
-)
-@click.option(
-    "--idle-after",
-    type=Finite(min=1),
-    help="Hours without GPU work and ssh connections, after which a session is announced to end.  [default: never]",
-)
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="/var/lib/gpuctl/reservations",
-    show_default=True,
-    help="Folder of the database.",
-)
-@click.option(
-    "--web",
-    metavar="[ADDRESS:]PORT",
-    default="",
-    callback=options.not_empty,
-    help="Serve a read-only page for browsers; with a port alone, to this machine only.",
-)
-@click.option("--print-unit", is_flag=True, help="Print a systemd unit for these options, and do nothing else.")
-@socket_option
-def serve_(
-    inventory: str | None,
-    limit: str,
-    gpu_type: str | None,
-    admins: Sequence[str],
-    longest: float,
-    gpus_per_person: int | None,
-    lost_after: float,
-    idle_after: float | None,
-    state: Path,
-    web: str,
-    print_unit: bool,
-    socket: Path,
-) -> None:
-    """Share the GPUs of this host, or with --inventory those of several hosts.
-
-    It gives and takes access to /dev/nvidia*: it runs as root, or reaches the hosts with a login that becomes root.
-    """
-    from gpuctl.hosts.plan import find_inventory
-    from gpuctl.reservations import serve
-    from gpuctl.reservations.rules.model import Limits
-    from gpuctl.workflows import reservations_nodes
-
-    if limit and inventory is None:
-        raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
-
-    at = serve.page_address(web) if web else None
-    if print_unit:
-        path = None if inventory is None else find_inventory(inventory).absolute()
-        click.echo(_unit(serve.UNIT, path), nl=False)
-        return
-    limits = replace(Limits(), longest_s=round(longest * 3600), gpus_per_person=gpus_per_person)
-    limits = replace(limits, node_lost_s=round(lost_after * 3600))
-    if idle_after is not None:
-        limits = replace(limits, idle_ends=True, idle_window_s=round(idle_after * 3600))
-    limits = replace(limits, longest_extended_s=2 * limits.longest_s)
-    ask = None
-    if inventory is not None:
-        hosts = reservations_nodes.chosen(reservations_nodes.FleetRequest(inventory, limit))
-
-        def ask(stored: serve.Stored) -> serve.Fleet:
-            return reservations_nodes.fleet(hosts, gpu_type, stored, lambda text: click.echo(text, err=True))
-
-    serve_options = serve.ServeOptions(socket, state, gpu_type, tuple(admins), limits, web=at)
-    with serve.running(serve_options, ask) as pass_once:
-        click.echo(f"reservations are served at {socket}", err=True)
-        if at is not None:
-            click.echo(serve.page_note(*at), err=True)
-        while True:
-            time.sleep(serve.PASS_S)
-            pass_once()
-
-
-def _unit(text: str, inventory: Path | None) -> str:
-    """The unit with the options of this call; the inventory by its path, since a unit starts in another folder."""
-    import sys
-
-    options, words = list[str](), iter(sys.argv[1:])
-    for word in words:
-        if word in ("--inventory", "-i"):
-            next(words)
-        elif word not in ("reservations", "serve", "--print-unit") and not word.startswith(("--inventory=", "-i")):
-            options.append(word)
-    options += [] if inventory is None else ["--inventory", str(inventory)]
-    program = Path(sys.argv[0]).absolute()
-    return text.format(program=program, options="".join(f" {shlex.quote(word)}" for word in options))
+    client = Client(socket)
+    row = client.mine(id_, "print the ssh configuration of a reservation")
+    click.echo(reservations_connect.entries(client, row), nl=False)
 
 
 @click.command(name="demo")

@@ -7,10 +7,11 @@ import click
 from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
-    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "keep", "list", "queue"),
-    *("serve", "show", "ssh-config"),
+    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
+    *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
+_MEMBERS["serve"] = "gpuctl.cli.reservations.serve:serve_"
 
 
 @click.group(name="reservations", cls=Group, members=_MEMBERS)

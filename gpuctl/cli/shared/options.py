@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
@@ -187,6 +188,28 @@ context = click.option(
     default="",
     help="Kubernetes context.  [default: the current one]",
     shell_complete=completion.contexts,
+)
+
+
+local_port = click.option(
+    "--local", type=click.IntRange(1, 65535), help="The local port.  [default: 8888, or the next free one]"
+)
+public_keys = together(
+    click.option(
+        "--key",
+        "key_files",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File with public keys that may log in; may be repeated.",
+    ),
+    click.option(
+        "--github",
+        metavar="USER",
+        multiple=True,
+        callback=lambda ctx, param, value: [not_empty(ctx, param, one) for one in value],
+        help="GitHub user whose public keys may log in; may be repeated.",
+    ),
 )
 
 

@@ -73,3 +73,9 @@ def slow_notice(doing: str, after_s: float = 5) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def jupyter_address(port: int) -> None:
+    """Print where a forwarded Jupyter is."""
+    text = f"Jupyter: http://127.0.0.1:{port} until Ctrl-C; the same command with --token prints its token"
+    click.echo(text, err=True)

@@ -23,12 +23,16 @@ PLACING = (
 
 @dataclass(frozen=True)
 class PodProgress:
-    """`summary`: the phase in words. `trouble`: what keeps the pod from being ready, if the cluster reports it."""
+    """`summary`: the phase in words. `trouble`: what keeps the pod from being ready, if the cluster reports it.
+
+    `stuck`: that is an error of a container, such as its image, which Kubernetes tries again.
+    """
 
     summary: str
     ready: bool = False
     trouble: str = ""
     hopeless: bool = False
+    stuck: bool = False
 
 
 def state(pod: Object, events: Sequence[Object] = (), claims: Sequence[Object] = ()) -> PodProgress:
@@ -45,7 +49,8 @@ def state(pod: Object, events: Sequence[Object] = (), claims: Sequence[Object] =
         trouble = _of_container(status)
         if trouble:
             waiting = (status.get("state") or {}).get("waiting") or {}
-            return PodProgress(f"does not start {where}", trouble=trouble, hopeless=waiting.get("reason") in HOPELESS)
+            hopeless = waiting.get("reason") in HOPELESS
+            return PodProgress(f"does not start {where}", trouble=trouble, hopeless=hopeless, stuck=True)
     if runs(pod):
         return PodProgress(f"runs {where}, and is not ready yet")
     pulling = ", pulling its image" if events and events[-1].get("reason") == "Pulling" else ""

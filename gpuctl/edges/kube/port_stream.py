@@ -12,6 +12,7 @@ import select
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.descriptors import write_all
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import PART, V4, Command, Program, connect_websocket
 
@@ -55,7 +56,7 @@ class PortStream(Program):
                     self.check()
                     return
                 with contextlib.suppress(BrokenPipeError):
-                    _write(sink, part)
+                    write_all(sink, part)
             ready = [descriptor for descriptor, _ in poll.poll(PING_S * 1000)]
             if not ready:
                 self.ping()
@@ -67,12 +68,6 @@ class PortStream(Program):
                     self.send(data)
                 except EOFError:
                     continue  # what arrived before the end is written first
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def connect(cluster: Cluster, pod: str, port: int, silent_s: float = 60) -> PortStream:

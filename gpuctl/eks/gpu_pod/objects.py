@@ -6,9 +6,10 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuctl.eks.gpu_pod import model, public_keys, scripts
+from gpuctl.domain import public_keys
+from gpuctl.domain.public_keys import PublicKey
+from gpuctl.eks.gpu_pod import model, scripts
 from gpuctl.eks.gpu_pod.model import Form
-from gpuctl.eks.gpu_pod.public_keys import PublicKey
 
 Object = dict[str, Any]
 CONTAINER, GPU = "main", "nvidia.com/gpu"

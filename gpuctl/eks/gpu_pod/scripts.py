@@ -84,11 +84,12 @@ chmod 700 {HOME} 2>/dev/null
   else
     echo "GPUs, driver and CUDA UNKNOWN: no nvidia-smi in this pod"
   fi
-  echo "{WORKSPACE} stays when the pod goes; all else does not"
+  echo "${{GPUCTL_NOTE:-{WORKSPACE} stays when the pod goes; all else does not}}"
 }} >{RUN}/motd
 
 variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} HF_HOME=$HF_HOME"
 [ -z "${{CUDA_VERSION:-}}" ] || variables="$variables CUDA_VERSION=$CUDA_VERSION"
+variables="$variables ${{GPUCTL_VARIABLES:-}}"
 
 jupyter() {{
   [ -e {RUN}/private/{TOKEN} ] || return 0

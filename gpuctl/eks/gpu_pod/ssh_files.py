@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuctl.eks.gpu_pod.scripts import ROOT, USER
 
-FIRST = "# Written by `gpuctl eks pod`, which replaces this file."
+FIRST = "# Written by gpuctl, which replaces it."
 LEADS = "# Leads to "
 NOT_IN_NAMES, MOST_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+"), 60  # characters
 

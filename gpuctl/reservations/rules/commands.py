@@ -134,6 +134,9 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         since_at=draft.now,
         name=request.name,
         disk=disk,
+        keys=requests.authorized_keys(request.keys) if draft.book.site.pods else "",
+        image=request.image,
+        jupyter=request.jupyter,
     )
     draft.move(new, Event.ACCEPT, "within the limits")
     return new.id, "accepted"
@@ -214,7 +217,7 @@ def _edit(draft: Draft, command: Edit, caller: Caller, _: str) -> tuple[str, str
         raise InvalidInput(doing, "nothing to change was named", "give --name or --hours")
     changed = replace(reservation, **fields)
     gpus = changed.total_gpus
-    request = Request(gpus, changed.gpu_type, changed.length_s, changed.name)
+    request = Request(gpus, changed.gpu_type, changed.length_s, changed.name, None, changed.keys, changed.image)
     requests.check(request, requests.catalogue(draft.book))
     draft.put(changed)
     draft.note("edit", reservation.id, ", ".join(f"{name} {value}" for name, value in fields.items()))

@@ -14,14 +14,16 @@ def environment(reservation: Reservation, nodes: Mapping[str, Node], node: str) 
     slots = sorted(reservation.slots, key=lambda slot: slot.node)
     names = [slot.node for slot in slots]
     slot = slots[names.index(node)]
-    variables = {
-        "CUDA_VISIBLE_DEVICES": ",".join(_gpu_names(nodes[node], slot)),
-        "GPUCTL_RESERVATION": reservation.id,
-    }
+    variables = {"GPUCTL_RESERVATION": reservation.id}
+    if nodes[node].pods:  # its GPUs are those that the pod has
+        members = [f"{pod_name(reservation, name)}.{reservation.id}" for name in names]
+    else:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(_gpu_names(nodes[node], slot))
+        members = [nodes[names[0]].address or names[0], *names[1:]]
     if len(slots) > 1:
         variables |= {
-            "GPUCTL_NODES": " ".join(names),
-            "MASTER_ADDR": nodes[names[0]].address or names[0],
+            "GPUCTL_NODES": " ".join(members if nodes[node].pods else names),
+            "MASTER_ADDR": members[0],
             "MASTER_PORT": str(MASTER_PORT),
             "NNODES": str(len(slots)),
             "NODE_RANK": str(names.index(node)),
@@ -29,6 +31,13 @@ def environment(reservation: Reservation, nodes: Mapping[str, Node], node: str) 
     if efa := adapters(nodes[node], slot):
         variables["GPUCTL_EFA_ADAPTERS"] = str(efa)
     return variables
+
+
+def pod_name(reservation: Reservation, node: str) -> str:
+    """Name of the pod of a session on one of its nodes: another one for each attempt, and for each rank of a gang."""
+    names = sorted(slot.node for slot in reservation.slots)
+    rank = f"-{names.index(node)}" if len(names) > 1 and node in names else ""
+    return f"{reservation.id}-{reservation.attempt}{rank}"
 
 
 def _gpu_names(node: Node, slot: Slot) -> list[str]:

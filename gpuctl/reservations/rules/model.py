@@ -63,11 +63,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Site:
-    """Rules of a site. `shares`: group -> share of the machines, 1 if not listed. `aliases`: name -> GPU type."""
+    """Rules of a site. `shares`: group -> share of the machines, 1 if not listed. `aliases`: name -> GPU type.
+
+    `pods`: sessions are pods, which people reach with their public keys, and not accounts of hosts. `disks`: sessions
+    can have a disk that stays.
+    """
 
     limits: Limits = field(default_factory=Limits)
     shares: Mapping[str, float] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    pods: bool = False
+    disks: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class Reservation:
     `since_at`: entry into `state`. `attempt`: counts starts; reports of an earlier attempt are ignored. `promised_at`:
     latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning that
     was sent; `unwarned`: nodes it has not reached, where it is tried again. `idle_at`: end because of idleness.
-    `keep_until_at`: idle detection is off until then.
+    `keep_until_at`: idle detection is off until then. `keys`: public ssh keys of a pod, one a line; `image`: of a pod,
+    "" for the site's. `jupyter`: it runs Jupyter.
     """
 
     id: str
@@ -117,6 +124,9 @@ class Reservation:
     idle_at: int | None = None
     keep_until_at: int = 0
     kept_s: int = 0
+    keys: str = ""
+    image: str = ""
+    jupyter: bool = False
     version: int = 0
 
     @property
@@ -137,7 +147,8 @@ class Node:
 
     `fence` grows with every change of the allocation. A node ignores an order with a lower one than it knows, so that
     a late order cannot give GPUs to somebody who lost them. `uuids`: of its GPUs by index; empty if unknown. `address`
-    and `port`: for logins; empty where the name is the address.
+    and `port`: for logins; empty where the name is the address. `place`: uid of the namespace of its sessions, which
+    are pods; "" for accounts of a host.
     """
 
     name: str
@@ -151,6 +162,11 @@ class Node:
     uuids: tuple[str, ...] = ()
     address: str = ""
     port: int | None = None
+    place: str = ""
+
+    @property
+    def pods(self) -> bool:
+        return self.place != ""
 
     @property
     def free(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpuctl.reservations.rules import ledger, reports
 from gpuctl.reservations.rules.decision import Draft
@@ -25,13 +25,16 @@ class Session:
 class Observation:
     """Sessions of one node at one time; `fence` is the highest that the node knew then.
 
-    `open_by`: programs that have a GPU open without a session.
+    `open_by`: programs that have a GPU open without a session. `closed`: another reason why it takes no session.
+    `ends`: reservation -> why its session is over.
     """
 
     node: str
     fence: int
     sessions: Sequence[Session]
     open_by: Sequence[str] = ()
+    closed: str = ""
+    ends: Mapping[str, str] = field(default_factory=dict)
 
 
 def repair(draft: Draft) -> None:
@@ -98,7 +101,8 @@ def compare(draft: Draft, observations: Mapping[str, Observation]) -> list[Order
         for reservation in draft.book.in_state(State.ACTIVE):
             exists = (reservation.id, reservation.attempt) in {(s.reservation, s.attempt) for s in observation.sessions}
             if name in {slot.node for slot in reservation.slots} and not exists:
-                reports.session_gone(draft, reservation.id, reservation.attempt, name)
+                why = observation.ends.get(reservation.id, "")
+                reports.session_gone(draft, reservation.id, reservation.attempt, name, why)
     return orders
 
 

@@ -91,11 +91,13 @@ def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str)
 
 
 def node_in_use(draft: Draft, name: str, reason: str) -> None:
-    """A program without a session has a GPU of the node open: requests that are not prepared there are queued again."""
+    """A node takes no session: requests that are not prepared there are queued again, however often.
+
+    A program without a session has a GPU open, or its cluster refuses; no fault of who waits.
+    """
     for reservation in draft.book.in_state(State.PREPARING):
         if name in {slot.node for slot in reservation.slots} - set(reservation.ready):
-            last = reservation.attempt >= draft.book.site.limits.most_attempts
-            draft.move(reservation, Event.FAIL if last else Event.RETRY, f"{name}: {reason}")
+            draft.move(reservation, Event.RETRY, f"{name}: {reason}")
 
 
 def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
@@ -107,10 +109,11 @@ def session_cleared(draft: Draft, id_: str, attempt: int, node: str) -> None:
     _finish_if_cleared(draft, id_)
 
 
-def session_gone(draft: Draft, id_: str, attempt: int, node: str) -> None:
-    """An active session does not exist on its node any more."""
+def session_gone(draft: Draft, id_: str, attempt: int, node: str, why: str = "") -> None:
+    """An active session does not exist on its node any more. `why`: reason of the node, "" if it gives none."""
     if reservation := _current(draft.book, id_, attempt, node, State.ACTIVE):
-        draft.move(reservation, Event.FAIL, f"the session disappeared from {node}")
+        reason = f"the session on {node} is over: {why}" if why else f"the session disappeared from {node}"
+        draft.move(reservation, Event.FAIL, reason)
 
 
 def node_lost(draft: Draft, name: str, reason: str) -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.core.text import named
+from gpuctl.domain import public_keys
 from gpuctl.reservations.rules.model import HOUR, Book, Limits
 
 DOING = "reserve GPUs"
@@ -38,6 +39,8 @@ ALIASES: Mapping[str, str] = {
     "p6-b300": "b300",
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}")
+MOST_KEYS = 20_000  # characters of the public keys of a request
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,30 @@ class Offer:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Offers and limits of a site."""
+    """Offers and limits of a site. `pods` and `disks`: as in `Site`."""
 
     offers: Mapping[str, Offer]
     limits: Limits = field(default_factory=Limits)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    pods: bool = False
+    disks: bool = True
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request before its check. `gpus` is the total; `gpu_type` None means the only one of the site."""
+    """A request before its check. `gpus` is the total; `gpu_type` None means the only one of the site.
+
+    `keys` (public ssh keys, one a line), `image` and `jupyter`: where sessions are pods.
+    """
 
     gpus: int = 1
     gpu_type: str | None = None
     length_s: int = 8 * HOUR
     name: str = ""
     disk: str | None = None
+    keys: str = ""
+    image: str = ""
+    jupyter: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ def catalogue(book: Book) -> Catalogue:
         size = max(len(node.allocated) for node in nodes)
         zones = Counter(node.zone for node in nodes if len(node.allocated) == size)
         offers[gpu_type] = Offer(gpu_type, size, max(zones.values()))
-    return Catalogue(offers, book.site.limits, book.site.aliases)
+    return Catalogue(offers, book.site.limits, book.site.aliases, book.site.pods, book.site.disks)
 
 
 def check(request: Request, table: Catalogue) -> Shape:
@@ -100,6 +111,7 @@ def check(request: Request, table: Catalogue) -> Shape:
     if request.gpus < 1:
         raise InvalidInput(DOING, f"{request.gpus} GPUs were requested", "ask for at least one")
     _check_quota(request.gpus, table.limits)
+    _check_session(request, table)
     if request.gpus <= offer.gpus_per_node:
         return Shape(offer.gpu_type, 1, request.gpus)
     return _gang(request.gpus, offer)
@@ -130,6 +142,29 @@ def _check_quota(gpus: int, limits: Limits) -> None:
         if limit is not None and gpus > limit:
             wrong = f"{gpus} GPUs are more than {owner} may use at a time ({limit})"
             raise InvalidInput(DOING, wrong, f"ask for at most {limit}")
+
+
+def _check_session(request: Request, table: Catalogue) -> None:
+    """`InvalidInput` for what the sessions of the site do not have, and for a pod that nobody could log in to."""
+    if request.disk and not table.disks:
+        raise InvalidInput(DOING, "sessions of this site have no disks", "leave out --disk: home folders stay")
+    if (request.image or request.jupyter) and not table.pods:
+        option = "--image" if request.image else "--jupyter"
+        raise InvalidInput(DOING, "sessions of this site are accounts of hosts", f"leave out {option}")
+    if request.image and not _IMAGE.fullmatch(request.image):
+        raise InvalidInput(DOING, f"{request.image!r} is not a valid image", "it is such as registry/name:tag")
+    if table.pods:
+        authorized_keys(request.keys)
+
+
+def authorized_keys(text: str) -> str:
+    """Public keys, each line rebuilt from its type and its base64; `InvalidInput` if there is none."""
+    if len(text) > MOST_KEYS:
+        raise InvalidInput(DOING, f"the public keys have more than {MOST_KEYS} characters", "name fewer with --key")
+    keys = public_keys.parse(text, "reservation", DOING)
+    if not keys:
+        raise InvalidInput(DOING, "there is no public key to log in with", public_keys.ADD_KEYS)
+    return public_keys.text(keys)
 
 
 def canonical_type(text: str | None, table: Catalogue) -> str:

@@ -184,14 +184,20 @@ class SqliteStore:
         if existing is None:
             self._write(Change(node, 0))
             return
+        unused = len(existing.free) == len(existing.allocated)
+        if existing.place != node.place and not unused:
+            wrong = f"node {node.name} has reservations, whose sessions are of another kind, or in another namespace"
+            hint = "name the earlier namespace and context until they are over, or another folder with --state"
+            raise InvalidInput(f"open {self._path}", wrong, hint)
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
             fence = max(existing.fence, node.fence)
-            facts = {"uuids": node.uuids, "address": node.address, "port": node.port, "fence": fence}
+            login = {"address": node.address, "port": node.port}
+            facts = {"uuids": node.uuids, "place": node.place, "zone": node.zone, "fence": fence, **login}
             current = replace(existing, **facts)  # type: ignore[arg-type]
             if current != existing:
                 self._write(Change(replace(current, version=existing.version + 1), existing.version))
             return
-        if len(existing.free) < len(existing.allocated):
+        if not unused:
             wrong = f"node {node.name} has other GPUs than before, and reservations on them"
             raise InvalidInput(f"open {self._path}", wrong, "keep its earlier GPUs until they are over")
         self._db.execute("DELETE FROM rows WHERE kind = 'node' AND key = ?", [node.name])

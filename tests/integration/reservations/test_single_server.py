@@ -38,7 +38,7 @@ class Server:
 
     def __init__(self, root: Path) -> None:
         self.root, self.socket = root, root / "run/s"
-        self.step: Callable[[], None] = lambda: None
+        self.step: Callable[[], object] = lambda: None
         self._keys = 0
 
     def call(self, user: str, do: str, **content: Any) -> Any:

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.app import app
+from gpuctl.domain import public_keys
 from gpuctl.domain.findings import Finding, fail, ok
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects, public_keys
+from gpuctl.eks.gpu_pod import objects
 from gpuctl.eks.gpu_pod.model import Form
 from gpuctl.workflows import eks_access, eks_pod, eks_ssh
 from tests.rig.standin_namespace import StandinNamespace

@@ -181,7 +181,7 @@ def test_after_a_node_gave_no_answer_none_of_its_orders_is_tried_in_this_pass(mo
     demo, tried = Demo(), list[str]()
     first, second = (submit(demo, key=f"key-000{n}", gpus=4)["reservation"] for n in (1, 2))
 
-    def silent(order: Order, person: str, variables: object = None) -> None:
+    def silent(order: Order, person: str, variables: object = None, pod: object = None) -> None:
         tried.append(order.reservation)
         raise OSError("no answer")
 
@@ -292,7 +292,7 @@ def test_who_waits_is_queued_again_if_a_program_without_a_session_has_its_gpus(m
     demo = Demo()
     wrong = "process 7 of bob has /dev/nvidia0 open without a session"
 
-    def refuse(order: Order, person: str, variables: object = None) -> None:
+    def refuse(order: Order, person: str, variables: object = None, pod: object = None) -> None:
         if order.kind is OrderKind.PREPARE:
             raise InUse(wrong)
 

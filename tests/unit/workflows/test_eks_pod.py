@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.domain import public_keys
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.kube_errors import Forbidden, Invalid
 from gpuctl.edges.kube.cluster import Object, Request
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import model, objects, public_keys
+from gpuctl.eks.gpu_pod import model, objects
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows import eks_pod, eks_pod_keys
 from gpuctl.workflows.eks_access import Place

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.edges.kube.pod_exec import Done
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import model, objects, public_keys, scripts
+from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows import eks_pod, eks_pod_jupyter
 from gpuctl.workflows.eks_access import Place

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.domain.findings import Finding
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Object, Request
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import objects, public_keys, scripts
+from gpuctl.eks.gpu_pod import objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.workflows import eks_pod, eks_pod_status, eks_ssh
 from gpuctl.workflows.eks_access import Place

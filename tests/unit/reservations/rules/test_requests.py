@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.rules import requests
 from gpuctl.reservations.rules.model import HOUR, Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request, Shape
 
+KEY = pair()[1]
 TABLE = Catalogue(
     {"h100": Offer("h100", 8, 2), "a10g": Offer("a10g", 4, 1)},
     Limits(gpus_per_person=24),
@@ -54,3 +56,34 @@ def test_a_site_with_one_type_needs_no_type() -> None:
 def test_a_site_without_nodes_says_so() -> None:
     with pytest.raises(InvalidInput, match="no GPUs"):
         requests.check(Request(1), Catalogue({}))
+
+
+PODS = Catalogue({"l4": Offer("l4", 4, 1)}, pods=True)
+
+
+def test_a_pod_needs_a_public_key_of_which_each_line_is_rebuilt() -> None:
+    with pytest.raises(InvalidInput, match="there is no public key to log in with"):
+        requests.check(Request(1), PODS)
+    with pytest.raises(InvalidInput, match="line 1: it does not begin with a type that sshd takes"):
+        requests.check(Request(1, keys=f'command="id" {KEY}'), PODS)
+    with pytest.raises(InvalidInput, match="it holds a private key"):
+        requests.check(Request(1, keys="-----BEGIN OPENSSH PRIVATE KEY-----"), PODS)
+    with pytest.raises(InvalidInput, match="more than 20000 characters"):
+        requests.check(Request(1, keys=f"{KEY}\n" * 300), PODS)
+    assert requests.check(Request(1, keys=KEY), PODS) == Shape("l4", 1, 1)
+    assert requests.authorized_keys(f"{KEY} some comment\n") == f"{KEY} reservation\n"
+
+
+@pytest.mark.parametrize("image", ["a b", "-x", "x;y", "x" * 600])
+def test_an_image_is_a_reference(image: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a valid image"):
+        requests.check(Request(1, keys=KEY, image=image), PODS)
+
+
+def test_accounts_of_hosts_have_no_image_and_a_site_may_have_no_disks() -> None:
+    with pytest.raises(InvalidInput, match="are accounts of hosts"):
+        requests.check(Request(1, "h100", image="ml:1"), TABLE)
+    with pytest.raises(InvalidInput, match="are accounts of hosts"):
+        requests.check(Request(1, "h100", jupyter=True), TABLE)
+    with pytest.raises(InvalidInput, match="have no disks"):
+        requests.check(Request(1, disk="data"), Catalogue({"l4": Offer("l4", 4, 1)}, disks=False))

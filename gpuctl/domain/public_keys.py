@@ -21,6 +21,7 @@ NO_COMMENT = re.compile(r"[^A-Za-z0-9@._:+-]+")
 MOST_OF_A_LINE = 16_384  # characters
 BETWEEN = ","  # between origins; no origin has one
 PERSONAL = "github:"  # origins of one person; everybody has a file id_ed25519.pub
+ADD_KEYS = "add a key to the ssh agent, or use --key FILE or --github USER"
 GITHUB_USER = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38}")  # GitHub's rule for names
 
 

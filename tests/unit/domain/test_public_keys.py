@@ -7,8 +7,8 @@ import base64
 import pytest
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain import public_keys
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.eks.gpu_pod import public_keys
 
 DOING = "use the key"
 
