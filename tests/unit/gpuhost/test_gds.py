@@ -65,3 +65,20 @@ def test_gdscheck_runs_where_cuda_has_it_and_only_if_it_is_asked_for(tmp_path: P
     facts = gather(Host(str(tmp_path)), only)["gds"]
     assert (facts["check"], facts["unread"]["check"]) == (None, "gdscheck -p: error: no CUDA device")
     assert "gds" not in gather(Host(str(tmp_path)), {"only": ["peer_memory"]})
+
+
+@pytest.mark.parametrize("path", ["/usr/local/cuda-12.9/gds/tools/gdscheck", "/usr/local/cuda-12.9/gds", "/opt/cuda"])
+def test_a_gdscheck_that_others_can_replace_is_not_run(tmp_path: Path, path: str) -> None:
+    put(tmp_path, "/sys/class/x", "")
+    program = "/usr/local/cuda-12.9/gds/tools/gdscheck"
+    put(tmp_path, program, "")
+    script(tmp_path / program[1:], f"touch {tmp_path}/run-as-root; /bin/cat {REPORT}")
+    put(tmp_path, "/opt/cuda/gds/tools/gdscheck", "")
+    script(tmp_path / "opt/cuda/gds/tools/gdscheck", f"touch {tmp_path}/run-as-root; /bin/cat {REPORT}")
+    if path == "/opt/cuda":
+        (tmp_path / "usr/local/cuda").symlink_to("../../opt/cuda")
+    (tmp_path / path[1:]).chmod(0o777)
+    facts = gather(Host(str(tmp_path)), {"only": ["gds"]})["gds"]
+    assert facts["check"] is None
+    assert f"is not run, as {path} can be written by its group or by others" in facts["unread"]["check"]
+    assert not (tmp_path / "run-as-root").exists()

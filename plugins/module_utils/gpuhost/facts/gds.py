@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..host import Host
+from ..safe_program import on_host, unsafe
 
 if TYPE_CHECKING:
     from .answer_types import GdsCheck, GdsCounters, GdsFacts
@@ -33,7 +35,12 @@ def _check(host: Host, unread: dict[str, str]) -> GdsCheck | None:
     if program is None:
         unread["check"] = "gdscheck is not installed"
         return None
-    result = host.run(program, "-p", limit=LIMIT_S)
+    # The resolved path is run, as a link on the way to it may be replaced after the check.
+    real = os.path.realpath(host.real(program))
+    if wrong := unsafe(host, real):
+        unread["check"] = f"{program} is not run, as {wrong}: give it and its folders to root, writable by root alone"
+        return None
+    result = host.run(on_host(host, real), "-p", limit=LIMIT_S)
     report = parse(f"{result.out}\n{result.err}")
     if report is None:
         unread["check"] = f"gdscheck -p: {result.last_line or 'no output'}"
