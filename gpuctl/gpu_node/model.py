@@ -132,9 +132,10 @@ class StackRequest:
     """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
-    `without`: packages of the driver's set that the site does not want. `source`: where NVIDIA's repositories are, for
-    hosts that do not have them: "nvidia", or the address of a mirror; None to add none. `imex_nodes`: addresses of the
-    trays that share memory over IMEX; empty to leave its list to others.
+    `without`: packages of the driver's set that the site does not want. `removable`: packages beside the driver that
+    may go with the one before. `source`: where NVIDIA's repositories are, for hosts that do not have them: "nvidia", or
+    the address of a mirror; None to add none. `imex_nodes`: addresses of the trays that share memory over IMEX; empty
+    to leave its list to others.
     """
 
     driver: DriverVersion | int | None
@@ -145,6 +146,7 @@ class StackRequest:
     efa: str | None = None
     repository: str = "nvidia"
     without: tuple[str, ...] = ()
+    removable: tuple[str, ...] = ()
     source: str | None = None
     imex_nodes: tuple[str, ...] = ()
     efa_kind: str | None = None  # None for full; minimal: kernel module and rdma-core only
@@ -207,6 +209,7 @@ class StackPlan:
     components: tuple[Component, ...] = ()
     services: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()  # to load at boot
+    removable: tuple[str, ...] = ()  # packages beside the driver, see `StackRequest`
     module_stream: str = ""
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add

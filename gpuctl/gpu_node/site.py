@@ -91,6 +91,7 @@ FIELDS = Section(
         "without": ListOf(
             Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", unique=True
         ),
+        "removable": ListOf(Text(r"[A-Za-z0-9][\w+.-]+", "a package such as cuda-12-9"), "packages", unique=True),
     },
     required=("driver",),
     make=_request,
