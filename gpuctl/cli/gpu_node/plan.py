@@ -149,7 +149,6 @@ def _reasons(made: StackPlan) -> Iterator[tuple[str, str]]:
         "modules at boot": made.modules,
         "module stream": (made.module_stream,) if made.module_stream else (),
         "packages": made.packages,
-        "removes": [name for part in made.components for name in part.removes],
         "hold": made.holds if made.packages else (),
         "pin": (made.pin,) if made.pin and made.packages else (),
     }

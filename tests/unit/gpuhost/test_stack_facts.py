@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import stack
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import deb
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.lock import LIST
 
 from gpuctl.gpu_node.facts import host_gpu_facts
@@ -83,7 +84,7 @@ def root(tmp_path: Path) -> Path:
         "nvidia-imex": ("580.1.1-1", "deinstall", "config-files"),
         "efa-config": ("1.18", "install", "installed"),
     }
-    rows = [f"{name}\t{version}\t{want}\tok\t{status}\n" for name, (version, want, status) in states.items()]
+    rows = [f"{name}\tamd64\t{version}\t{want}\tok\t{status}\n" for name, (version, want, status) in states.items()]
     short = [f"{name}\t{version}\t{status}\n" for name, (version, _, status) in states.items()]
     put(tmp_path, "/run/states", "".join(rows))
     put(tmp_path, "/run/versions", "".join(short))
@@ -164,6 +165,29 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "unread": {},
     }
     assert busy == []
+
+
+STATES = """dpkg\tamd64\t1.21\tinstall\tok\tinstalled
+libcuda1\tamd64\t535.1-1\thold\tok\tinstalled
+libcuda1\ti386\t525.1-1\tinstall\tok\tconfig-files
+nvidia-smi\tall\t535.1-1\thold\tok\thalf-configured
+nvidia-modprobe\tamd64\t535.1-1\thold\tok\tconfig-files
+libnvidia-ptxjit\ti386\t535.1-1\tinstall\tok\tinstalled
+"""
+
+
+def test_packages_of_two_architectures_and_holds_of_half_done_ones_are_read(root: Path) -> None:
+    put(root, "/run/states", STATES)
+    put(root, "/var/lib/apt/extended_states", "Package: libcuda1\nArchitecture: i386\nAuto-Installed: 1\n\n")
+    facts = read(root)
+    assert facts["packages"] == {"libcuda1": "535.1-1"}
+    assert facts["holds"] == ["libcuda1", "nvidia-modprobe", "nvidia-smi"]
+    assert facts["interrupted"] == ["nvidia-smi"]
+    assert deb.states(Host(root), ["libcuda1", "libcuda1:i386", "libnvidia-ptxjit"]) == {
+        "libcuda1": "535.1-1 manual hold",
+        "libcuda1:i386": "config-files",
+        "libnvidia-ptxjit": None,
+    }
 
 
 @pytest.mark.parametrize(

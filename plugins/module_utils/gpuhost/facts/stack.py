@@ -173,7 +173,8 @@ def _distribution(host: Host, facts: Mapping[str, Any]) -> str:
 def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     """Installed packages that concern the stack; several versions of one, such as kernels of RHEL, are the last."""
     if host.which("dpkg-query"):
-        debs = {name: deb.version_of(text) for name, text in _debs(host).items()}
+        # Those of another architecture are no part of the driver's set; apt changes them with theirs.
+        debs = {name: deb.version_of(text) for name, text in _debs(host).items() if ":" not in name}
         return {name: version for name, version in debs.items() if version and _CONCERNS.search(name)}
     result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
     if not result.ok:
@@ -212,8 +213,10 @@ def interrupted_rpms(host: Host) -> list[str]:
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
     if host.which("dpkg-query"):
-        # `apt-mark showhold` prints the same, after it has built apt's cache of all package lists.
-        return sorted(name for name, text in _debs(host).items() if text.endswith(" hold"))
+        # `apt-mark showhold` builds apt's cache of all package lists first; beside these it prints packages that were
+        # held without ever being installed.
+        _debs(host)
+        return sorted(deb.held(host))
     if not host.which("dnf"):
         raise Unreadable("neither dpkg-query nor dnf is on this host")
     try:
