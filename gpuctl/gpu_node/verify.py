@@ -58,7 +58,7 @@ def _component(made: StackPlan, facts: HostGpuFacts, part: Component, readings: 
         message = f"{part.installed or 'nothing'} is installed, should be {part.desired}"
         return [fail(part.name, host, message, "gpuctl bootstrap gpu-node")]
     if part.name == GDS:
-        return gds_check.judge(host, part, readings)
+        return gds_check.judge(host, part, readings, None if facts.gpus is None else len(facts.gpus))
     return _direct(host, facts, part) or [ok(part.name, host, part.desired)]
 
 

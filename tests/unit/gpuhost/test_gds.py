@@ -30,11 +30,13 @@ def test_the_report_of_gdscheck_is_read_with_what_its_success_hides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "supported"), [("h100_8g_nvfs", ["NVMe", "NFS"]), ("l40s_p2pdma_580", ["NVMe P2PDMA"])]
+    ("name", "supported", "gpus"),
+    [("h100_8g_nvfs", ["NVMe", "NFS"], 8), ("l40s_p2pdma_580", ["NVMe P2PDMA"], 1)],
 )
-def test_recorded_reports_are_read(name: str, supported: list[str]) -> None:
+def test_recorded_reports_are_read(name: str, supported: list[str], gpus: int) -> None:
     report = gds.parse(recording(f"host/gdscheck_p_{name}.txt").read_text())
-    assert report == {"is_verified": True, "supported": supported, "is_compat_forced": False, "gpus_without": []}
+    rest = {"is_compat_forced": False, "gpus": gpus, "gpus_without": []}
+    assert report == {"is_verified": True, "supported": supported, **rest}
 
 
 @pytest.mark.parametrize("text", ["", "GDS release version: 1.13", "cuInit Failed, error CUDA_ERROR_NO_DEVICE\n"])
@@ -64,6 +66,17 @@ def test_gdscheck_runs_where_cuda_has_it_and_only_if_it_is_asked_for(tmp_path: P
     script(tmp_path / program[1:], "echo 'error: no CUDA device' >&2; exit 1")
     facts = gather(Host(str(tmp_path)), only)["gds"]
     assert (facts["check"], facts["unread"]["check"]) == (None, "gdscheck -p: error: no CUDA device")
+    script(tmp_path / program[1:], f"/bin/cat {REPORT}; exit 1")
+    facts = gather(Host(str(tmp_path)), only)["gds"]
+    assert facts["unread"]["check"] == "gdscheck -p ended with exit status 1 after its success line"
+    put(tmp_path, "/proc/driver/nvidia/gpus/0000:10:00.0/information", "")
+    put(tmp_path, "/usr/bin/nvidia-smi", "")
+    script(tmp_path / "usr/bin/nvidia-smi", "echo 4711, python3")
+    (tmp_path / "usr/bin/nvidia-smi").chmod(0o755)
+    script(tmp_path / program[1:], f"touch {tmp_path}/run; /bin/cat {REPORT}")
+    facts = gather(Host(str(tmp_path)), only)["gds"]
+    assert (facts["check"], facts["unread"]["check"][:9]) == (None, "jobs run:")
+    assert not (tmp_path / "run").exists()
     assert "gds" not in gather(Host(str(tmp_path)), {"only": ["peer_memory"]})
 
 

@@ -195,6 +195,7 @@ class GdsCheck(TypedDict):
     is_verified: bool
     supported: list[str]
     is_compat_forced: bool | None
+    gpus: Count
     gpus_without: list[str]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..host import Host
 from ..safe_program import on_host, unsafe
+from . import busy
 
 if TYPE_CHECKING:
     from .answer_types import GdsCheck, GdsCounters, GdsFacts
@@ -35,6 +36,10 @@ def _check(host: Host, unread: dict[str, str]) -> GdsCheck | None:
     if program is None:
         unread["check"] = "gdscheck is not installed"
         return None
+    # It starts CUDA on every GPU, which jobs would feel.
+    if jobs := busy.busy(host):
+        unread["check"] = f"jobs run: {jobs[0]}"
+        return None
     # The resolved path is run, as a link on the way to it may be replaced after the check.
     real = os.path.realpath(host.real(program))
     if wrong := unsafe(host, real):
@@ -44,11 +49,15 @@ def _check(host: Host, unread: dict[str, str]) -> GdsCheck | None:
     report = parse(f"{result.out}\n{result.err}")
     if report is None:
         unread["check"] = f"gdscheck -p: {result.last_line or 'no output'}"
+    elif report["is_verified"] and not result.ok:
+        unread["check"] = f"gdscheck -p ended with exit status {result.code} after its success line"
+        return None
     return report
 
 
 def parse(text: str) -> GdsCheck | None:
-    """Report of `gdscheck -p`; None if it is not understood. `gpus_without`: GPUs that it does not call supported.
+    """Report of `gdscheck -p`; None if it is not understood. `gpus`: those that it lists; `gpus_without`: those of them
+    that it does not call supported.
 
     `supported`: storage drivers, with "NVMe P2PDMA", which needs no nvidia-fs; `is_compat_forced`: True if the
     configuration sends all I/O through host memory, None without this line. Warnings may precede the report.
@@ -61,6 +70,7 @@ def parse(text: str) -> GdsCheck | None:
         "is_verified": _VERIFIED in text,
         "supported": [name for name, state in drivers if state == "Supported"],
         "is_compat_forced": None if forced is None else forced[1] == "true",
+        "gpus": len({index for index, _ in gpus}),
         "gpus_without": [f"{index} {rest.strip()}" for index, rest in gpus if "supports GDS" not in rest],
     }
 
