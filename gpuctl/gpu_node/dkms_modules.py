@@ -48,10 +48,20 @@ def gds(case: Case, flavour: Choice) -> Planned:
         return component, findings
     row, facts = case.known.gds[0], case.facts
     planned, findings = components.of_packages(case, component, row.packages, components.CUDA_REPOSITORY)
+    findings = [*findings, *_unproved(case)]
     if planned is None or planned.changes is not False:
         return planned, findings
     planned, more = _loaded(case, planned, row, Choice(facts.nvidia_fs_module, facts.why("nvidia_fs_module")))
     return planned, [*findings, *more]
+
+
+def _unproved(case: Case) -> list[Finding]:
+    """A warning where the verification will be unknown, which stops a roll-out before it drains the host."""
+    if case.facts.gdscheck_lacks == "":
+        return []
+    reason = case.facts.gdscheck_lacks or f"gdscheck could not be looked up{case.facts.why('gdscheck_lacks')}"
+    message = f"GPUDirect Storage cannot be verified, and no roll-out takes the host: {reason}"
+    return [warn(GDS, case.host, message, "install gds-tools of the host's CUDA; or leave gds out")]
 
 
 def _unsupported(case: Case, flavour: Choice) -> list[Finding]:

@@ -117,6 +117,7 @@ class HostGpuFacts:
     gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
     gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
     nvidia_fs_module: str | None  # version of the loaded nvidia_fs, "" if it is not loaded
+    gdscheck_lacks: str | None  # why gdscheck cannot be run, "" if it can
     nccl_tests: str | None  # "2.17.6 sm_90 DIGEST" of the build, or the version of the site's test; ""
     nccl_tests_lacks: tuple[str, ...] | None  # what a build lacks, or why the site's test does not run
     compute: tuple[str, ...] | None  # compute capabilities of the GPUs, if tests are built for them

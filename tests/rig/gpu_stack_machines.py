@@ -53,6 +53,7 @@ BARE = HostGpuFacts(
     gdrdrv_module="",
     gdrdrv_device=False,
     nvidia_fs_module="",
+    gdscheck_lacks="",
     nccl_tests="",
     nccl_tests_lacks=(),
     compute=(),

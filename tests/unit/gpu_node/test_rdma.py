@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.gpu_node import desired, verify
+from gpuctl.gpu_node import desired, rollout, verify
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.plan import plan
@@ -318,6 +318,25 @@ def test_gds_is_refused_where_it_cannot_work(facts: dict[str, Any], verdict: Ver
     rows = [one for one in made.findings if one.check == "gds"]
     assert made.refused
     assert any(one.verdict is verdict and message in one.message for one in rows), made.findings
+
+
+@pytest.mark.parametrize(
+    ("lacks", "unread", "reason"),
+    [
+        ("gdscheck is not installed", {}, "gdscheck is not installed"),
+        (None, {"gdscheck_lacks": "x"}, "gdscheck could not be looked up: x"),
+    ],
+)
+def test_gds_without_gdscheck_is_warned_of_and_stops_a_roll_out_before_it_drains(
+    lacks: str | None, unread: dict[str, str], reason: str
+) -> None:
+    facts = replace(HOST, gdscheck_lacks=lacks, unread=unread)
+    made = storage(facts)
+    assert any(one.verdict is Verdict.WARN and reason in one.message for one in made.findings if one.check == "gds")
+    steps = rollout.RolloutRequest(drain="slurm", reboot=True)
+    assert reason in rollout.hindrance(made, facts, steps, local=False)
+    assert not rollout.hindrance(storage(HOST), HOST, steps, local=False)
+    assert not rollout.hindrance(decide(facts, None, "2.5.2-1"), facts, steps, local=False)
 
 
 def test_dependencies_of_gdrcopy_belong_to_its_part() -> None:

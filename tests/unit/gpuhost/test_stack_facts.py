@@ -157,6 +157,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "gdrdrv_module": "2.5",
         "gdrdrv_device": True,
         "nvidia_fs_module": "",
+        "gdscheck_lacks": "gdscheck is not installed",
         "nccl_tests": "",
         "nccl_tests_lacks": [],
         "compute": [],
@@ -232,7 +233,7 @@ def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
     nccl = {"nccl_tests", "nccl_tests_lacks", "compute"}  # of a request without them
-    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread", *nccl}
+    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "gdscheck_lacks", "unread", *nccl}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 

@@ -721,6 +721,7 @@ class Stack(TypedDict):
     gdrdrv_module: str | None
     gdrdrv_device: bool | None
     nvidia_fs_module: str | None
+    gdscheck_lacks: str | None
     nccl_tests: str | None
     nccl_tests_lacks: list[str] | None
     compute: list[str] | None

@@ -31,21 +31,14 @@ def read(host: Host, request: Mapping[str, Any]) -> GdsFacts:
 
 
 def _check(host: Host, unread: dict[str, str]) -> GdsCheck | None:
-    folders = [folder for pattern in TOOLS for folder in sorted(host.glob(pattern), reverse=True)]
-    program = next((path for folder in folders for name in PROGRAMS if host.exists(path := f"{folder}/{name}")), None)
-    if program is None:
-        unread["check"] = "gdscheck is not installed"
+    program, wrong = _program(host)
+    if not wrong:
+        # It starts CUDA on every GPU, which jobs would feel.
+        wrong = next((f"jobs run: {reason}" for reason in busy.busy(host)), "")
+    if wrong:
+        unread["check"] = wrong
         return None
-    # It starts CUDA on every GPU, which jobs would feel.
-    if jobs := busy.busy(host):
-        unread["check"] = f"jobs run: {jobs[0]}"
-        return None
-    # The resolved path is run, as a link on the way to it may be replaced after the check.
-    real = os.path.realpath(host.real(program))
-    if wrong := unsafe(host, real):
-        unread["check"] = f"{program} is not run, as {wrong}: give it and its folders to root, writable by root alone"
-        return None
-    result = host.run(on_host(host, real), "-p", limit=LIMIT_S)
+    result = host.run(program, "-p", limit=LIMIT_S)
     report = parse(f"{result.out}\n{result.err}")
     if report is None:
         unread["check"] = f"gdscheck -p: {result.last_line or 'no output'}"
@@ -53,6 +46,24 @@ def _check(host: Host, unread: dict[str, str]) -> GdsCheck | None:
         unread["check"] = f"gdscheck -p ended with exit status {result.code} after its success line"
         return None
     return report
+
+
+def hindrance(host: Host) -> str:
+    """Why gdscheck cannot be run on this host; "" if it can."""
+    return _program(host)[1]
+
+
+def _program(host: Host) -> tuple[str, str]:
+    """Path of gdscheck, and why it must not be run."""
+    folders = [folder for pattern in TOOLS for folder in sorted(host.glob(pattern), reverse=True)]
+    program = next((path for folder in folders for name in PROGRAMS if host.exists(path := f"{folder}/{name}")), None)
+    if program is None:
+        return "", "gdscheck is not installed"
+    # The resolved path is run, as a link on the way to it may be replaced after the check.
+    real = os.path.realpath(host.real(program))
+    if wrong := unsafe(host, real):
+        return "", f"{program} is not run, as {wrong}: give it and its folders to root, writable by root alone"
+    return on_host(host, real), ""
 
 
 def parse(text: str) -> GdsCheck | None:

@@ -14,7 +14,7 @@ from ..host import Host, Result
 from ..remembered import Remembered
 from ..resources import deb, lock, rpm
 from ..resources.module import module_info
-from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
+from . import additions, cdi, gds, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
 
 if TYPE_CHECKING:
@@ -411,6 +411,10 @@ def _nvidia_fs_module(host: Host, facts: Mapping[str, Any]) -> str:
     return _loaded(host, "nvidia_fs")
 
 
+def _gdscheck_lacks(host: Host, facts: Mapping[str, Any]) -> str:
+    return gds.hindrance(host)
+
+
 def _loaded(host: Host, module: str) -> str:
     """Version of a loaded module; "" if it is not loaded."""
     if not host.exists("/sys/module"):
@@ -514,6 +518,7 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "gdrdrv_module": _gdrdrv_module,
     "gdrdrv_device": _gdrdrv_device,
     "nvidia_fs_module": _nvidia_fs_module,
+    "gdscheck_lacks": _gdscheck_lacks,
     "compute": _compute,
     "nccl_tests": _nccl_tests,
     "nccl_tests_lacks": _nccl_tests_lacks,
