@@ -88,7 +88,7 @@ def _driver(made: StackPlan, facts: HostGpuFacts, known: Knowledge) -> dict[str,
         "repositories": repositories(made, "cuda"),
         "files": {NOUVEAU: BLACKLIST, **_pins(made, facts, known), **keys(made, "cuda")},
         "driver": made.driver,
-        "earlier": _earlier(component, facts),
+        **_earlier(component, made, facts),
     }
 
 
@@ -113,10 +113,13 @@ def _name(spec: str, resolved: Mapping[str, str]) -> str:
     return next((name for name, version in resolved.items() if spec == f"{name}-{version}"), spec.partition("=")[0])
 
 
-def _earlier(component: Component, facts: HostGpuFacts) -> list[str]:
-    """Packages whose present version is in no repository of the host any more."""
-    present, offers = facts.packages or {}, facts.offers or {}
-    return [name for name, _ in component.versions if name in present and present[name] not in offers.get(name, ())]
+def _earlier(component: Component, made: StackPlan, facts: HostGpuFacts) -> dict[str, list[str]]:
+    """Packages that change or go, and whose present version is in no repository of the host, or was not looked up."""
+    removes, offers = made.removes or {}, facts.offers or {}
+    present = {**(facts.packages or {}), **removes}
+    names = [name for name in dict.fromkeys([*dict(component.versions), *removes]) if name in present]
+    gone = [name for name in names if name in offers and present[name] not in offers[name]]
+    return {"earlier": gone, "unasked": [name for name in names if name not in offers]}
 
 
 def _fabric(made: StackPlan) -> dict[str, Any] | None:

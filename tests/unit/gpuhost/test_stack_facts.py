@@ -145,7 +145,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
             }
         ],
         "keys": [{"name": KEY, "fingerprint": "A" * 40, "unusable": ""}],
-        "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": []},
+        "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": [], "nvidia-dkms-580-open": []},
         "lists_age_days": 0,
         "efa_installed": "1.48.0",
         "efa_kind": "full",

@@ -34,6 +34,7 @@ REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"
 _CONCERNS = re.compile(
     r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^gdrdrv|^libgdrapi|^linux-(image|headers)-|^kernel"
 )
+_OF_DRIVER = re.compile(r"nvidia|^cuda-drivers|^libcuda1$|^libnvsdm|^datacenter-gpu")
 _SMI_GPU = re.compile(r"^GPU \d+: ", re.MULTILINE)
 
 
@@ -318,9 +319,12 @@ def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
         raise Unreadable("the running kernel is unknown")
     if not package_lists.manager(host):
         raise Unreadable("neither apt-get nor dnf is on this host")
+    # Versions to which undo returns, also of packages of other names that a change removes.
+    present = [name for name in facts["packages"] or () if _OF_DRIVER.search(name)]
+    names = [*facts["look_up"], *(present if package_lists.manager(host) == "apt" else ())]
     usable = [row for row in facts["additions"] or () if not row["wrong"]]
     with additions.apt_with(host, usable) as options:
-        return package_lists.offered(host, facts["look_up"], facts["kernel"], options)
+        return package_lists.offered(host, names if facts["look_up"] else (), facts["kernel"], options)
 
 
 def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
