@@ -217,7 +217,7 @@ def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
         # `apt-mark showhold` builds apt's cache of all package lists first; beside these it prints packages that were
         # held without ever being installed.
         _debs(host)
-        return sorted(deb.held(host))
+        return sorted(deb.holds(host))
     if not host.which("dnf"):
         raise Unreadable("neither dpkg-query nor dnf is on this host")
     try:

@@ -70,7 +70,7 @@ class Known(NamedTuple):
     """
 
     texts: dict[str, str]
-    held: list[str]
+    holds: list[str]
 
 
 def states(host: Host, names: Iterable[str]) -> dict[str, str | None]:
@@ -85,17 +85,17 @@ def every_state(host: Host) -> Mapping[str, str]:
     return _all(host).texts
 
 
-def held(host: Host) -> list[str]:
+def holds(host: Host) -> list[str]:
     """Packages that are held, by the same query."""
-    return _all(host).held
+    return _all(host).holds
 
 
 def _all(host: Host) -> Known:
     if not isinstance(host, Remembered):
         return _query(host, [])
     if host.packages is None:
-        host.packages, host.held = _query(host, [])
-    return Known(host.packages, host.held)
+        host.packages, host.holds = _query(host, [])
+    return Known(host.packages, host.holds)
 
 
 def _query(host: Host, names: list[str]) -> Known:
@@ -122,7 +122,7 @@ def _query(host: Host, names: list[str]) -> Known:
         if text is not None:
             known.texts[name] = text
         if row[1] == "hold":
-            known.held.append(name)
+            known.holds.append(name)
     return known
 
 
