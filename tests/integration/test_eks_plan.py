@@ -78,7 +78,8 @@ def file(folder: Path, cloud: Cloud, most: int = 4, more: str = "") -> Path:
 
 
 def run(url: str, *words: object) -> Result:
-    environment = {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}
+    # moto answers 500 now and then to requests that arrive at the same time; AWS is asked again, too.
+    environment = {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "3"}
     return CliRunner().invoke(app, ["eks", *map(str, words)], env={**environment})
 
 
@@ -96,7 +97,7 @@ def bad(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_a_cluster_that_would_come_up_has_no_finding_and_a_price(cloud: Cloud, tmp_path: Path) -> None:
     code, document = planned(cloud, file(tmp_path, cloud))
-    assert (code, bad(document)) == (0, [])
+    assert (code, bad(document)) == (0, []), [one["message"] for one in document["findings"] if one["verdict"] != "OK"]
     assert document["usd_hour"] == pytest.approx(0.10 + 0.526)
     assert document["usd_until_end"] == pytest.approx(8 * 0.626, abs=0.01)
     assert document["price_date"] == "2026-07-20"

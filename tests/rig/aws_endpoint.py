@@ -39,6 +39,8 @@ def moto_endpoint() -> Iterator[str]:
         url = f"http://{host}:{port}"
         # moto loads a service at its first request; two at the same time can both fail with 500.
         client(url, "eks").list_clusters()
+        client(url, "iam").list_roles()
+        client(url, "sts").get_caller_identity()
         yield url
     finally:
         server.stop()
