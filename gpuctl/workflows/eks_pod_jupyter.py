@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import time
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Finding, fail, ok, unknown, unknown_because
+from gpuctl.domain.findings import Finding, fail, ok, unknown
 from gpuctl.edges import ports
-from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import LOGS
-from gpuctl.workflows.eks_pod_read import LOOK_S
+from gpuctl.workflows.eks_pod_ask import Question, after, until
 
 Object = dict[str, Any]
 CHECK, NOT_IN_IMAGE = "jupyter", "the image has no jupyter-lab"
@@ -26,24 +23,24 @@ def wait(cluster: Cluster, place: Place, pod: Object, limit_s: float = START_S) 
     """Wait until Jupyter of a running pod answers to its token; no finding for a pod without Jupyter."""
     if not has_jupyter(pod):
         return []
-    subject, end = f"Pod {place.pod}", time.monotonic() + limit_s
-    command = Command(("sh", "-c", scripts.jupyter_answers()), objects.CONTAINER, ANSWER_S)
-    while True:
-        try:
-            done, _ = pod_exec.read(cluster, place.pod, command)
-        except GpuctlError as error:
-            return [unknown_because(CHECK, subject, error)]
-        if done.code == 0:
-            return [ok(CHECK, subject, "Jupyter answers to its token, and to nobody without it")]
-        if done.code == scripts.NO_JUPYTER:
+    subject = f"Pod {place.pod}"
+
+    def judge(code: int, _: str) -> Finding | None:
+        if code == 0:
+            return ok(CHECK, subject, "Jupyter answers to its token, and to nobody without it")
+        if code == scripts.NO_JUPYTER:
             hint = "add --replace and --image with one that has it, or --no-jupyter"
-            return [fail(CHECK, subject, NOT_IN_IMAGE, hint)]
-        if done.code == scripts.NO_PYTHON:
-            return [unknown(CHECK, subject, "no python3 in the image to ask Jupyter with", LOGS)]
-        if time.monotonic() > end:
-            wrong = "takes no token, or something else listens on its port" if done.code == scripts.ANOTHER else ""
-            return [fail(CHECK, subject, f"Jupyter {wrong or 'does not answer'} after {limit_s:g} s", LOGS)]
-        time.sleep(LOOK_S)
+            return fail(CHECK, subject, NOT_IN_IMAGE, hint)
+        if code == scripts.NO_PYTHON:
+            return unknown(CHECK, subject, "no python3 in the image to ask Jupyter with", LOGS)
+        return None
+
+    def late(code: int, _: str) -> Finding:
+        wrong = "takes no token, or something else listens on its port" if code == scripts.ANOTHER else ""
+        return fail(CHECK, subject, f"Jupyter {wrong or 'does not answer'}{after(limit_s)}", LOGS)
+
+    question = Question(CHECK, scripts.jupyter_answers(), ANSWER_S, judge, late)
+    return [until(cluster, place.pod, question, limit_s)]
 
 
 def has_jupyter(pod: Object) -> bool:

@@ -20,8 +20,11 @@ from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.domain.public_keys import PublicKey
+    from gpuctl.domain.report import Report
     from gpuctl.eks.gpu_pod.ssh_files import HostEntry
+    from gpuctl.workflows.eks_access import Place
 
 echo = partial(click.echo, err=True)
 
@@ -143,11 +146,9 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     Without --expose nlb no load balancer is made, and no port of the pod is open to others; with it, the plan is shown
     first, and confirmed.
     """
-    from gpuctl.domain.findings import problems
-    from gpuctl.domain.report import Report
     from gpuctl.eks.gpu_pod import exposure
     from gpuctl.eks.gpu_pod.model import Options, check_options
-    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_jupyter, eks_pod_keys, eks_pod_slurm, eks_ssh
+    from gpuctl.workflows import eks_expose, eks_pod, eks_pod_keys, eks_pod_up, eks_ssh
 
     check_folder(metrics)
     started = time.monotonic()
@@ -161,41 +162,36 @@ def pod(request: PodCommand, form: Form, metrics: Path | None) -> None:
     eks_ssh.check_entry(cluster, place)
     if desired is not None:
         _agree(eks_expose.plan(eks_expose.live_or_refused(cluster, place), desired, place), request.exposure.yes)
+    details: dict[str, Any] = {"namespace": place.namespace}
     if choice == exposure.NONE and eks_pod.absent(cluster, place):
-        gone = {place.cluster: eks_expose.withdraw_alone(cluster, place, echo)}
-        values = {"pod": None, "namespace": place.namespace, "load_balancer": None}
-        alone = Report("eks pod", gone, values, seconds=round(time.monotonic() - started, 3))
-        publish(alone, form, metrics, lambda: findings.show(gone[place.cluster]))
+        results = eks_expose.withdraw_alone(cluster, place, echo)
+        details |= {"pod": None, "load_balancer": None}
+        publish(_report(place, results, details, started), form, metrics, lambda: findings.show(results))
         return
     exposed = eks_expose.listens_at_first(cluster, place, choice)
-    made = eks_pod.ensure(
-        cluster, place, eks_pod.PodRequest(chosen, keys, replace=request.replace, exposed=exposed), echo
-    )
-    if choice == exposure.NONE:
-        eks_expose.withdraw(cluster, place, echo)
-    entry = eks_expose.entry(cluster, place, made)
-    results = eks_pod.wait(cluster, place, made, eks_pod.Patience(request.timeout), echo)
-    if not problems(results):
-        results += [*eks_pod_jupyter.wait(cluster, place, made), *eks_pod_slurm.wait(cluster, place, made)]
-        exposing = eks_expose.Exposer(cluster, place, request.timeout, echo).follow(made, choice, desired)
-        if choice is not None:
-            entry = eks_expose.entry_after(cluster, place, made, exposing)
-        results += exposing
+    pod_request = eks_pod.PodRequest(chosen, keys, replace=request.replace, exposed=exposed)
+    reach = eks_pod_up.Reach(choice, desired, request.timeout)
+    entry, results = eks_pod_up.bring_up(cluster, place, pod_request, reach, echo)
     included = _include() if request.include else eks_ssh.is_included()
-    details: dict[str, Any] = {
+    details |= {
         "pod": place.pod,
-        "namespace": place.namespace,
         "ssh_host": entry.host,
         "host_key": f"{entry.alias} {entry.key}",
         "included": included,
         "load_balancer": exposure.plain(eks_expose.live_if_permitted(cluster, place)),
     }
-    seconds = round(time.monotonic() - started, 3)
-    report = Report("eks pod", {place.cluster: results}, details, seconds=seconds)
+    report = _report(place, results, details, started)
     publish(report, form, metrics, lambda: _show(results, entry, request.place, included))
     if report.exit_code == 0 and request.include is None and not included:
         _offer()
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _report(place: Place, results: list[Finding], details: dict[str, Any], started: float) -> Report:
+    from gpuctl.domain.report import Report
+
+    seconds = round(time.monotonic() - started, 3)
+    return Report("eks pod", {place.cluster: results}, details, seconds=seconds)
 
 
 def _agree(lines: Sequence[str], yes: bool) -> None:

@@ -167,12 +167,12 @@ def _limits(request: ServeCommand) -> Limits:
 
 def _nodes(request: ServeCommand) -> Callable[[Stored], Fleet] | None:
     """A function that reads the nodes; None for the GPUs of this host."""
-    from gpuctl.workflows import reservations_nodes, reservations_pods
+    from gpuctl.workflows import reservations_cluster, reservations_nodes
 
     if request.pods.context:
         of_cluster = _pods_request(request.pods)
-        cluster = reservations_pods.connect(of_cluster)
-        return lambda stored: reservations_pods.fleet(cluster, of_cluster, request.gpu_type, stored, _notify)
+        cluster = reservations_cluster.connect(of_cluster)
+        return lambda stored: reservations_cluster.fleet(cluster, of_cluster, request.gpu_type, stored, _notify)
     if request.inventory is not None:
         hosts = reservations_nodes.chosen(reservations_nodes.FleetRequest(request.inventory, request.limit))
         return lambda stored: reservations_nodes.fleet(hosts, request.gpu_type, stored, _notify)
@@ -228,7 +228,7 @@ def _unit(text: str, inventory: Path | None, request: PodOptions) -> str:
     """
     import sys
 
-    from gpuctl.workflows import reservations_pods
+    from gpuctl.workflows import reservations_cluster
 
     given = sys.argv[1:]
     for command in ("reservations", "serve"):
@@ -241,6 +241,6 @@ def _unit(text: str, inventory: Path | None, request: PodOptions) -> str:
             options.append(word)
     options += [] if inventory is None else ["--inventory", str(inventory)]
     if request.context:
-        options += ["--kubeconfig", str(request.kubeconfig or reservations_pods.kubeconfig())]
+        options += ["--kubeconfig", str(request.kubeconfig or reservations_cluster.kubeconfig())]
     program = Path(sys.argv[0]).absolute()
     return text.format(program=program, options="".join(f" {shlex.quote(word)}" for word in options))

@@ -120,10 +120,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
             site = Site(plane, Gpuctl(home), Path(at) / "s")
-            site.serve()
-            _bring_disk(site, folder / VOLUMES)
-            yield site
-            site.stop()
+            try:
+                site.serve()
+                _bring_disk(site, folder / VOLUMES)
+                yield site
+            finally:
+                site.stop()
 
 
 def _of_the_service(plane: Plane) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gpuctl.edges.kube.pod_exec import Done
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import model, objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
-from gpuctl.workflows import eks_pod, eks_pod_jupyter
+from gpuctl.workflows import eks_pod, eks_pod_ask, eks_pod_jupyter
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod import PodRequest
 from tests.rig.standin_namespace import StandinNamespace
@@ -39,7 +39,7 @@ def answer(patch: pytest.MonkeyPatch, *codes: int | GpuctlError) -> None:
         return Done(code, ""), b""
 
     patch.setattr("gpuctl.edges.kube.pod_exec.read", read)
-    patch.setattr(eks_pod_jupyter, "LOOK_S", 0)
+    patch.setattr(eks_pod_ask, "LOOK_S", 0)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from gpuctl.reservations.rules.model import Node
 from gpuctl.reservations.rules.reconcile import Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
-from gpuctl.workflows import reservations_pods
+from gpuctl.workflows import reservations_cluster
+from gpuctl.workflows.reservations_cluster import node_of
 from gpuctl.workflows.reservations_pod_objects import USE, Sizes, claim, claim_name, read_use
-from gpuctl.workflows.reservations_pods import CLOSED_S, STUCK_S, ClusterSite, PodNode, PodsRequest, node_of
+from gpuctl.workflows.reservations_pods import CLOSED_S, STUCK_S, ClusterSite, PodNode, PodsRequest
 from tests.rig.standin_namespace import StandinNamespace, merged
 
 KEY = pair()[1]
@@ -346,15 +347,15 @@ def test_a_known_node_without_gpus_now_stays_and_a_new_one_is_refused() -> None:
     broken = kube_node(PRODUCT)
     stored = Stored("service-1", "desk", {"n1": Node("n1", "h100", (None,) * 8, place="uid-1")})
     notes = list[str]()
-    [row] = reservations_pods._rows([broken], None, stored, notes.append)
+    [row] = reservations_cluster._rows([broken], None, stored, notes.append)
     assert row.allocated == (None,) * 8
     assert "it offers 0 of 8 GPUs to pods" in notes[0]
     good = {**kube_node(PRODUCT, **{"nvidia.com/gpu": "8"}), "metadata": {"name": "n2", "labels": PRODUCT}}
     unknown = replace(stored, nodes={})
-    assert [row.name for row in reservations_pods._rows([broken, good], None, unknown, notes.append)] == ["n2"]
+    assert [row.name for row in reservations_cluster._rows([broken, good], None, unknown, notes.append)] == ["n2"]
     assert "it offers parts of GPUs, or none" in notes[-2]
     with pytest.raises(InvalidInput, match="it offers parts of GPUs, or none"):
-        reservations_pods._rows([broken], None, unknown, notes.append)
+        reservations_cluster._rows([broken], None, unknown, notes.append)
 
 
 @pytest.mark.parametrize(
