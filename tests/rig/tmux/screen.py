@@ -11,6 +11,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -55,6 +56,7 @@ class Terminal:
         self._lock = threading.Lock()
         self._closed = False
         self._master, slave = pty.openpty()
+        self._closing = os.eventfd(0)
         self._set_size(columns, rows)
         self._process = subprocess.Popen(
             ["setsid", "--ctty", *argv],
@@ -71,9 +73,10 @@ class Terminal:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
-            while told := os.read(self._master, 65536):
+            while self._closing not in select.select([self._master, self._closing], [], [])[0]:
+                data = os.read(self._master, 65536)  # fails when the other side has gone
                 with self._lock:
-                    self._stream.feed(told)
+                    self._stream.feed(data)
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -151,7 +154,11 @@ class Terminal:
             if not self.ended:
                 self._process.kill()
         self._process.wait()
+        # A read after close() would take bytes from whatever file has the number by then.
+        os.eventfd_write(self._closing, 1)
+        self._reader.join()
         os.close(self._master)
+        os.close(self._closing)
 
 
 def _bytes(key: str) -> bytes:
