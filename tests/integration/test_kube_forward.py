@@ -60,7 +60,7 @@ signal.pause()
 def cluster() -> Iterator[Plane]:
     for started in for_tests():
         started.apply(deployment("hyperpod", 2), deployment("web", 1))
-        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+        started.pods_ready(3)
         yield started
 
 

@@ -23,7 +23,7 @@ def cluster() -> Iterator[Plane]:
     for started in for_tests():
         started.kubectl("create", "namespace", "training")
         started.apply(deployment("hyperpod", 2), pod("two", "first", "second"))
-        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+        started.pods_ready(3)
         yield started
 
 

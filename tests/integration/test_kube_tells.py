@@ -26,7 +26,7 @@ def cluster() -> Iterator[Plane]:
         data = {"password": base64.b64encode(HIDDEN.encode()).decode()}
         started.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "data": data})
         started.apply(leaky(), deployment("web", 1))
-        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+        started.pods_ready(2)
         crash(started, "leaky", 3)
         yield started
 

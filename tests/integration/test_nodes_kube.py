@@ -43,7 +43,7 @@ def cluster() -> Iterator[Plane]:
             }
         )
         started.kubectl("create", "job", "night-1", "--from=cronjob/night")
-        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+        started.pods_ready(5)
         yield started
 
 

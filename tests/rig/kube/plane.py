@@ -121,6 +121,16 @@ class Plane:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
+    def pods_ready(self, count: int, namespace: str = "default") -> None:
+        """Wait until so many pods are ready: `kubectl wait --all` takes only those that exist by then."""
+
+        def ready() -> bool:
+            pods = self.get("pods", namespace=namespace)["items"]
+            conditions = [condition for pod in pods for condition in pod["status"].get("conditions", [])]
+            return [one["status"] for one in conditions if one["type"] == "Ready"] == ["True"] * count
+
+        self._wait(f"{count} pods are ready", ready)
+
     def status(self, pod: str, status: dict[str, Any], namespace: str = "default") -> None:
         """Say of a pod what its kubelet would."""
         self.api("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}/status", {"status": status})

@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -119,10 +119,11 @@ def node(plane: Plane, name: str, new: bool = True, devices: Mapping[str, str] =
     plane.api("PATCH", f"/api/v1/nodes/{name}/status", {"status": status})
 
 
-def wait_for(ready: Any, seconds: float = 90) -> None:
+def wait_for(ready: Any, seconds: float = 90, last: Sequence[str] = ()) -> None:
+    """Wait until `ready` is true; AssertionError with the end of `last` where it does not become so."""
     end = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < end, f"not within {seconds} s"
+        assert time.monotonic() < end, f"not within {seconds} s: {list(last[-1:])}"
         time.sleep(0.1)
 
 
@@ -269,4 +270,4 @@ def until_told(lab: Lab, plan: Plan, words: str) -> None:
         found.append(told.value.wrong)
         return re.search(words, found[-1]) is not None
 
-    wait_for(is_told, 60)
+    wait_for(is_told, 120, found)
