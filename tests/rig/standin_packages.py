@@ -152,13 +152,20 @@ def gdrcopy(version: str, kernel: str) -> list[StandinPackage]:
     ]
 
 
+def gds(version: str, kernel: str) -> list[StandinPackage]:
+    """The module of GPUDirect Storage, built already; it has the version of its package without the revision."""
+    files = {f"/lib/modules/{kernel}/updates/dkms/nvidia-fs.ko": kernel_module(version.partition("-")[0])}
+    return [StandinPackage("nvidia-fs-dkms", version, files=files, postinst=f"depmod {kernel}")]
+
+
 def with_adapter(host: TestHost) -> None:
     """An adapter of the driver mlx5_core, and loaded modules, as the kernel of a real host shows them."""
     host.tree.remove("/sys/class/infiniband")  # the EFA device, of which the machine has no driver recorded
     host.tree.put("/sys/class/infiniband/mlx5_0/device/uevent", "DRIVER=mlx5_core\n")
-    for name in ("ib_core", "nvidia_peermem", "gdrdrv"):
+    for name in ("ib_core", "nvidia_peermem", "gdrdrv", "nvidia_fs"):
         host.tree.put(f"/sys/module/{name}/refcnt", "0\n")
     host.tree.put("/sys/module/gdrdrv/version", "2.5\n")
+    host.tree.put("/sys/module/nvidia_fs/version", "2.26.6\n")
     symbols = "/run/standin-kallsyms"  # those of the machine lack the interface for peer memory
     host.run("sh", "-c", f"echo '0 T ib_register_peer_memory_client [ib_core]' > {symbols}")
     host.run("mount", "--bind", symbols, "/proc/kallsyms")
@@ -187,11 +194,8 @@ def prepare(role: str, name: str) -> None:
     host = next(host for host in rig.hosts() if host.name == name)
     kernel, version = be_ubuntu(host), "580.178.04"
     with tempfile.TemporaryDirectory() as scratch:
-        offer(
-            host,
-            [*driver(version, kernel, fabric=True), *toolkit("1.20.0"), *dcgm("4.6.0-1"), *gdrcopy("2.5.2-1", kernel)],
-            Path(scratch),
-        )
+        stack = [*driver(version, kernel, fabric=True), *toolkit("1.20.0"), *dcgm("4.6.0-1")]
+        offer(host, [*stack, *gdrcopy("2.5.2-1", kernel), *gds("2.26.6-1", kernel)], Path(scratch))
     installed = {
         "fabric_manager": ["libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "libnvidia-nscq-580"],
         "dcgm": ["nvidia-dkms-580-open", "datacenter-gpu-manager"],
