@@ -2,16 +2,18 @@
 """Stand-in for apt and dpkg: packages are entries of run/standin-packages.json below GPUCTL_ROOT.
 
 That file has `installed` (name -> version, selection, status), `auto` (names), `offered` (name -> versions), `pulls`
-(name -> packages that come with it), `fail` (step and message of the next failure), and `stuck`: why dpkg cannot
-complete its work.
+(name -> packages that come with it), `fail` (step and message of the next failure, and what DKMS logs with it), and
+`stuck`: why dpkg cannot complete its work.
 """
 
 import json
 import os
+import shutil
 import sys
 from typing import Any
 
 ROOT = os.environ["GPUCTL_ROOT"]
+BUILD = ROOT + "/var/lib/dkms/nvidia/580.178.04/build"
 PATH = ROOT + "/run/standin-packages.json"
 with open(PATH) as stream:
     DATA: dict[str, Any] = json.load(stream)
@@ -46,8 +48,14 @@ def query(words: list[str]) -> None:
 
 
 def fails(step: str) -> str:
+    shutil.rmtree(BUILD, ignore_errors=True)  # as DKMS does when its module goes
     if DATA.get("fail", {}).get("step") == step:
-        return str(DATA.pop("fail")["message"])
+        failure = DATA.pop("fail")
+        if "log" in failure:
+            os.makedirs(BUILD)
+            with open(BUILD + "/make.log", "w") as stream:
+                stream.write(failure["log"])
+        return str(failure["message"])
     return ""
 
 

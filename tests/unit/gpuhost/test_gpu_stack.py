@@ -189,6 +189,16 @@ def test_a_transaction_that_fails_leaves_everything_as_before_and_the_next_run_e
     assert states(bring(root)) == {KNOB: "ok"}
 
 
+def test_a_build_that_fails_is_reported_with_the_first_error_of_its_log(root: Path) -> None:
+    log = "  CC [M]  nv.o\nnv.c:12:5: error: too few arguments to function 'f'\nmake: *** [nv.o] Error 1\n"
+    message = "dpkg: error processing package nvidia-dkms-580 (--configure)"
+    Packages(root).set(fail={"step": "install", "message": message, "log": log})
+    answer = bring(root)
+    assert "; DKMS: nv.c:12:5: error: too few arguments to function 'f' (/var/lib/dkms/nvidia/580" in reason(answer)
+    assert "; the packages are as before" in reason(answer)
+    assert not (root / "var/lib/dkms/nvidia/580.178.04/build").exists()
+
+
 def test_what_cannot_be_taken_back_is_repaired_by_the_next_run(root: Path) -> None:
     packages = Packages(root)
     packages.set(fail={"step": "install", "message": "E: Sub-process dpkg died"}, stuck="disk full")

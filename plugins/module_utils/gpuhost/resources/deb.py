@@ -7,12 +7,14 @@ change, everything is downloaded before dpkg starts, and a transaction that fail
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ..host import Host, Result
 from ..model import Unreadable
 from ..remembered import Remembered
+from . import dkms_log
 
 LIMIT_S = 5400.0  # DKMS builds a module for every kernel of the host
 MARKS = "/var/lib/apt/extended_states"
@@ -217,7 +219,10 @@ def _unmet(result: Result) -> str:
 
 
 def _run(host: Host, change: Transaction, *options: str, what: str) -> None:
-    _succeed(host.run(*APT, *options, "install", "--", *change.specs, changes=True, limit=LIMIT_S), what)
+    began = time.time()
+    result = host.run(*APT, *options, "install", "--", *change.specs, changes=True, limit=LIMIT_S)
+    if not result.ok:
+        raise RuntimeError(f"{what}: {_reason(result)}{dkms_log.reason(host, began)}")
 
 
 def _succeed(result: Result, what: str) -> None:
@@ -294,10 +299,11 @@ def repair(host: Host) -> list[str]:
     broken = interrupted(host)
     if not broken:
         return []
+    began = time.time()
     done = host.run("dpkg", "--configure", "-a", "--force-confdef", "--force-confold", changes=True, limit=LIMIT_S)
     if interrupted(host):
         done = host.run(*APT, "--fix-broken", "install", changes=True, limit=LIMIT_S)
     left = interrupted(host)
     if left:
-        raise RuntimeError(f"dpkg cannot complete {', '.join(left[:4])}: {_reason(done)}")
+        raise RuntimeError(f"dpkg cannot complete {', '.join(left[:4])}: {_reason(done)}{dkms_log.reason(host, began)}")
     return broken

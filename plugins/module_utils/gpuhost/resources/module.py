@@ -7,10 +7,12 @@ Packages bring it: DKMS builds it while they are installed, without an error of 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ..host import Host
 from ..model import Unreadable
+from . import dkms_log
 
 # Debian calls its modules so, and modprobe by an alias that modinfo does not know.
 NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
@@ -30,14 +32,14 @@ class Module:
     def write(self, host: Host, text: str | None) -> None:
         if text is None or self.read(host) == text:
             return  # removed with its package, or built with it
+        began = time.time()
         done = host.run("dkms", "autoinstall", "-k", self.kernel, changes=True, limit=LIMIT_S)
         now = self.read(host)
         if now != text:
             other = "" if self.names == NAMES else f"{self.names[0]} "
             reason = f"DKMS: {done.last_line}" if not done.ok else f"there is {now or 'none'}"
-            raise RuntimeError(
-                f"no module {other}{text} for kernel {self.kernel}: {reason}; see /var/lib/dkms/*/*/build/make.log"
-            )
+            shown = dkms_log.reason(host, began) or f"; see {dkms_log.LOGS}"
+            raise RuntimeError(f"no module {other}{text} for kernel {self.kernel}: {reason}{shown}")
 
 
 def module_info(host: Host, kernel: str, field: str, names: Sequence[str] = NAMES) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..host import Host, Result
 from ..model import Unreadable
-from . import rpm_journal
+from . import dkms_log, rpm_journal
 from .deb import UNREPAIRED
 from .rpm_journal import Journal
 from .rpm_packages import (
@@ -228,6 +228,7 @@ def _run(host: Host, due: Change, desired: Mapping[str, str | None], what: str) 
     marks = {name: mark_of(text) for name, text in desired.items() if text}
     journal = rpm_journal.load(host).begun({**due.installs, **due.again}, due.removes, marks)
     rpm_journal.save(host, journal)
+    began = time.time()
     result = _dnf(host, due, "--cacheonly", "--assumeyes", changes=True)
     script = _SCRIPT.search(f"{result.out}\n{result.err}")
     shown = " ".join(script[0].split()) if script else _reason(result) or result.last_line
@@ -236,7 +237,7 @@ def _run(host: Host, due: Change, desired: Mapping[str, str | None], what: str) 
     left = _difference(versions(host, desired), desired)
     is_again = not due.again or re.search(r"^Reinstalled:$", result.out, re.MULTILINE)
     if left or script or not result.ok or not is_again or _replaced(host, journal):
-        raise RuntimeError(f"{what}: {shown}")
+        raise RuntimeError(f"{what}: {shown}{dkms_log.reason(host, began)}")
 
 
 def _dnf(host: Host, due: Change, *options: str, changes: bool) -> Result:
