@@ -34,11 +34,13 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--nat", action="store_true", help="let them reach the outside")
     start.add_argument("--readonly", action="store_true", help="with a disk that cannot be written")
     start.add_argument("--no-python", dest="python", action="store_false", help="without Python")
-    many = commands.add_parser("platforms", help="Molecule's, from standard input; prints its instance config")
+    many = commands.add_parser("platforms", help="start Molecule's, read from standard input")
     many.set_defaults(action=platforms)
     stop = commands.add_parser("down", help="stop these hosts, or all of them and the rig")
     stop.set_defaults(action=down)
     stop.add_argument("names", nargs="*")
+    for command in (many, stop):
+        command.add_argument("--config", type=Path, help="write Molecule's instance config to this file")
     commands.add_parser("list", help="print the hosts as JSON lines").set_defaults(action=show)
     commands.add_parser("inventory", help="write an Ansible inventory, print where").set_defaults(action=inventory)
     enter = commands.add_parser("run", help="run a program in a host")
@@ -62,8 +64,16 @@ def platforms(rig: Rig, wanted: argparse.Namespace) -> None:
                 host.standin(program)
             if platform.get("slurm"):
                 slurm_programs.install(host, platform["slurm"])
-    login = {"user": "root", "port": 22, "identity_file": f"{rig.state}/id_ed25519"}
-    say(json.dumps([{"instance": host.name, "address": host.ip, **login} for host in rig.hosts()], indent=2))
+    configure(rig, wanted)
+
+
+def configure(rig: Rig, wanted: argparse.Namespace) -> None:
+    """Tell Molecule of the hosts that run; a task of Ansible for it would cost as much as three hosts."""
+    if wanted.config:
+        login = {"user": "root", "port": 22, "identity_file": f"{rig.state}/id_ed25519"}
+        listed = [{"instance": host.name, "address": host.ip, **login} for host in rig.hosts()]
+        wanted.config.touch(mode=0o600)
+        wanted.config.write_text(json.dumps(listed, indent=2) + "\n")
 
 
 def show(rig: Rig, wanted: argparse.Namespace) -> None:
@@ -84,6 +94,7 @@ def run(rig: Rig, wanted: argparse.Namespace) -> None:
 
 def down(rig: Rig, wanted: argparse.Namespace) -> None:
     rig.down(wanted.names or None)
+    configure(rig, wanted)
     if not rig.hosts():
         rig.close()
 
