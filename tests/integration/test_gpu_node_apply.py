@@ -176,6 +176,26 @@ def test_two_flavours_that_a_kill_left_are_one_after_the_next_run(
     host.run("apt-get", "purge", "-qq", "-y", "nvidia-dkms-580")
 
 
+@pytest.mark.parametrize("earlier", [None, OLD])
+def test_a_package_whose_script_always_fails_is_taken_back(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path, earlier: str | None
+) -> None:
+    building = "/var/lib/dkms/nvidia/580/build"  # as DKMS leaves it, for a kernel that the module does not fit
+    fails = f"mkdir -p {building}; echo 'nv.c:1:2: error: too few arguments' > {building}/make.log; exit 10"
+    offer(host, [*driver(OLD, kernel(host)), *driver(NEW, kernel(host), postinst=fails)], tmp_path)
+    if earlier:
+        assert bring(gpuctl, rig, tmp_path, f"{{driver: {earlier}}}").code == 0
+    before = state(host)
+    done = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    reason = knobs(done, host)["gpu_stack.driver"]["reason"]
+    assert done.code == 1
+    assert f"DKMS: nv.c:1:2: error: too few arguments ({building}/make.log); the packages are as before" in reason
+    assert host.run("dpkg", "--audit").stdout == ""
+    assert state(host) == before
+    if earlier:
+        assert undo(gpuctl, rig).code == 0
+
+
 def test_a_package_with_a_wrong_hash_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path) -> None:
     offer(host, driver(NEW, kernel(host)), tmp_path)
     listing = host.read(f"{FOLDER}/Packages")

@@ -79,6 +79,8 @@ def install(words: list[str]) -> None:
     if "--download-only" in words:
         message = fails("download")
         end(100 if message else 0, *([message] if message else []))
+    if DATA.get("stuck") and any(row["status"] == "half-configured" for row in INSTALLED.values()):
+        end(100, f"dpkg: error: {DATA['stuck']}")
     change(versions, removes, fails("install"))
 
 

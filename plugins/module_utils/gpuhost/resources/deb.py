@@ -154,11 +154,7 @@ def write_debs(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
     """Change packages in one transaction; return the errors by package, the same for all if it failed as a whole."""
     try:
         _merge_journal(host)
-        # A package that goes need not be completed first, which takes as long as a build of its module; apt itself runs
-        # triggers that others wait for.
-        staying = [name for name in interrupted(host) if name not in desired or version_of(desired[name])]
-        if any("triggers-" not in (text or "") for text in states(host, staying).values()):
-            repair(host)
+        _complete(host, desired)
         before = states(host, desired)
         _apply(host, before, desired)
     except RuntimeError as error:
@@ -169,6 +165,27 @@ def write_debs(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
         for name, text in desired.items()
         if now[name] != text
     }
+
+
+def _complete(host: Host, desired: Mapping[str, str | None]) -> None:
+    """Let dpkg complete packages that are to stay as they are; RuntimeError if that fails.
+
+    Of a package that goes, or comes in another version, the script may fail again, after a build of its module that
+    takes minutes; apt itself runs triggers that others wait for.
+    """
+    if any(_stays(name, text or "", desired) for name, text in states(host, interrupted(host)).items()):
+        repair(host)
+
+
+def _stays(name: str, text: str, desired: Mapping[str, str | None]) -> bool:
+    """True if an interrupted package must be completed for a change. `text`: its own."""
+    if "triggers-" in text:
+        return False
+    if name not in desired:
+        return True
+    version = version_of(desired[name])
+    # apt changes nothing beside a package that it must reinstall.
+    return bool(version) and (text.partition(" ")[0] == version or "half-installed" in text or "reinstreq" in text)
 
 
 def _apply(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None]) -> None:
@@ -243,7 +260,7 @@ def _reason(result: Result) -> str:
 def _take_back(host: Host, before: Mapping[str, str | None], desired: Mapping[str, str | None], wrong: str) -> None:
     """Return to the packages before a transaction that failed; RuntimeError with both reasons if that fails too."""
     try:
-        repair(host)
+        _complete(host, before)
         if states(host, desired) == before:
             raise RuntimeError(f"{wrong}; nothing was changed")
         back = transaction(states(host, desired), before)
