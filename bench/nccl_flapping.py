@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
-from bench.nccl_scorecard import Case, faulty, healthy, play, row
+from bench.nccl_scorecard import Case, Result, faulty, healthy, play, row
 
 SIZES = (8, 12, 16, 32, 64)
 KINDS = {"hang": 0.0, "crash": 0.0, "slow": 0.2, "corrupt": 0.0}  # kind -> share of the speed that it costs
@@ -47,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _play(request: tuple[str, str]) -> object:
+def _play(request: tuple[str, str]) -> Result:
     name, seed = request
     return play((next(case for case in cases() if case.name == name), seed))
 
