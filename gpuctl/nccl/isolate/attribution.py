@@ -375,7 +375,7 @@ class Case:
 
     def _doubt(self, cause: Cause, rival: Cause) -> float:
         """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
-        return 30.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
+        return 100.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))
