@@ -24,6 +24,7 @@ SHOWS_ITS_SPREAD = 48  # nodes from which the runs of the first round alone show
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
 CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
+PARTNERS = 3  # partners with which a node is bad while others come and go
 MANY_BAD = 1 / 3  # share of bad pair runs from which a single bad run of a node says little about it
 MILD = -math.log(1 - 0.15)  # shortfall below which a cause needs ten times better odds
 
@@ -43,13 +44,16 @@ class Attribution:
     noise: Noise
 
 
-def attribute(evidence: Evidence, policy: Policy) -> Attribution:
+def attribute(evidence: Evidence, policy: Policy, bad_groups: Sequence[frozenset[str]] = ()) -> Attribution:
     """Accept the causes that are proved, drop those not worth another run, and keep the rest open.
 
-    The frequency of slow runs by chance is learnt from the dropped runs, so this is done twice.
+    The frequency of slow runs by chance is learnt from the dropped runs, so this is done twice. `bad_groups`: more than
+    two nodes each that ran badly together. A node outside one of them is not all that is bad: a partner may be what
+    comes and goes, so its runs without any one partner have to prove it, too.
     """
-    first = _explain(evidence, policy, _noise(evidence, ()))
-    return _explain(evidence, policy, _noise(evidence, first.chance)) if first.chance else first
+    groups = tuple(bad_groups)
+    first = _explain(evidence, policy, _noise(evidence, ()), groups)
+    return _explain(evidence, policy, _noise(evidence, first.chance), groups) if first.chance else first
 
 
 def _noise(evidence: Evidence, chance: Sequence[Observation]) -> Noise:
@@ -59,11 +63,11 @@ def _noise(evidence: Evidence, chance: Sequence[Observation]) -> Noise:
     return Noise(evidence.scale, *chances(len(evidence.pairs), slow, failed), evidence.guessed)
 
 
-def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
+def _explain(evidence: Evidence, policy: Policy, noise: Noise, bad_groups: tuple[frozenset[str], ...]) -> Attribution:
     faults = [_lost(node, evidence) for node in sorted(evidence.lost)]
     taken = frozenset(number for fault in faults for number in fault.runs)
     every = tuple(run for run in evidence.pairs if looks_bad(run, noise, policy))
-    case = Case(evidence, policy, noise, taken, every, tuple(fault.cause for fault in faults))
+    case = Case(evidence, policy, noise, taken, every, tuple(fault.cause for fault in faults), bad_groups)
     while (best := case.best()) is not None:
         faults.append(case.fault(best))
         case = case.without(best)
@@ -79,8 +83,8 @@ def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
 class Case:
     """The runs that no accepted cause explains yet; `taken` are the numbers of those that one does.
 
-    `every`: all bad runs, taken or not. `accepted`: the causes so far. `before`: the case from which the last of them
-    was taken, to leave this one.
+    `every`: all bad runs, taken or not. `accepted`: the causes so far. `bad_groups`: see attribute. `before`: the case
+    from which the last of them was taken, to leave this one.
     """
 
     evidence: Evidence
@@ -89,6 +93,7 @@ class Case:
     taken: frozenset[int]
     every: tuple[Observation, ...]
     accepted: tuple[Cause, ...]
+    bad_groups: tuple[frozenset[str], ...] = ()
     before: Case | None = None
 
     @cached_property
@@ -215,7 +220,30 @@ class Case:
     def is_proved(self, cause: Cause) -> bool:
         """True if the odds of a cause suffice and it beats every rival."""
         sufficient = cause in self.odds and self.odds[cause] >= self._enough(cause) and self._all_of(cause)
+        sufficient = sufficient and self._without_any_partner(cause)
         return sufficient and all(self._beats(cause, rival) for rival in self._rivals(cause))
+
+    def _without_any_partner(self, cause: Cause) -> bool:
+        """False if a partner may be what comes and goes, and the runs of a node do not suffice without any one of them.
+
+        Two such partners make a healthy node look bad in some of its runs, so it has to be bad with PARTNERS of them.
+        """
+        if cause.kind is not Kind.NODE or not self._is_something_else_bad(cause):
+            return True
+        runs, noise = self.runs(cause), self.noise_for(cause)
+        partners = {name for run in runs if run.number in self.numbers for name in run.nodes} - set(cause.names)
+        left = ([run for run in runs if partner not in run.nodes] for partner in partners)
+        enough = self._enough(cause)
+        return len(partners) >= PARTNERS and all(
+            odds(cause, rest, noise, self.policy.least_gap) >= enough for rest in left
+        )
+
+    def _is_something_else_bad(self, cause: Cause) -> bool:
+        """True if bad groups are without the node, or it fails at times and there are bad runs without it."""
+        if any(cause.names[0] not in nodes for nodes in self.bad_groups):
+            return True
+        failed = [bool(run.failed) for run in self.runs(cause)]
+        return any(failed) and not all(failed) and any(not spoils(cause, run) for run in self.bad)
 
     def _is_borrowed(self, cause: Cause, proved: Sequence[Cause]) -> bool:
         """True if it is proved only by runs that another cause explains, which is proved without this one.
@@ -347,7 +375,7 @@ class Case:
 
     def _doubt(self, cause: Cause, rival: Cause) -> float:
         """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
-        return 30.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
+        return 100.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))

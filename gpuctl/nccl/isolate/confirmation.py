@@ -10,7 +10,7 @@ from gpuctl.nccl.isolate.model import Fault, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 TRIES = 2  # a single bad confirmation may be chance
-REPEATS = 4  # so often nodes that are fine together are run: a fault that comes and goes shows in some of the runs
+REPEATS = 4  # so often nodes that are fine or slow together are run: what comes and goes shows in some of the runs
 STEADY, SPREADS = 0.05, 8  # runs of the same nodes differ by less than this share, or so many spreads of pairs
 HINTS = 8  # if more nodes than this fell silent in a hang, that says nothing about each of them
 
@@ -33,10 +33,15 @@ class Confirmation:
 
     @property
     def due(self) -> bool:
-        """True if it still has to be run: it was not, was bad only once, or was always fine, but not often."""
-        steady = self.fine and not any(self.bad(run) for run in self.runs) and not self.unsteady
-        steady = steady and len(self.nodes) > 2  # two are a pair, which has runs enough
-        return len(self.nodes) > 1 and (steady or not self.fine) and len(self.runs) < (REPEATS if steady else TRIES)
+        """True if it still has to be run: it was not, failed only once, or was always fine or slow, but not often."""
+        if len(self.nodes) < 2:
+            return False
+        if len(self.nodes) == 2:  # a pair, which has runs enough
+            return not self.fine and len(self.runs) < TRIES
+        alike = len({self.bad(run) for run in self.runs}) < 2 and not self.unsteady
+        if any(run.failed or run.start_failure for run in self.runs):
+            return not self.fine and len(self.runs) < TRIES
+        return alike and len(self.runs) < REPEATS
 
     @property
     def unsteady(self) -> bool:
@@ -89,6 +94,19 @@ def came_back_fine(evidence: Evidence, faults: Iterable[Fault], policy: Policy) 
     groups = [runs for runs in _groups(evidence) if bad.isdisjoint(runs[0].nodes)]
     scatter = _scatter(evidence)
     return any(len({_is_bad(run, least) for run in runs}) > 1 or _differ(runs, scatter) for runs in groups)
+
+
+def bad_groups(evidence: Evidence, policy: Policy) -> list[frozenset[str]]:
+    """The nodes of each group that never ran well, or was bad or slower one time and not another."""
+    least, scatter = expected_gbs(evidence, policy), _scatter(evidence)
+    return [
+        frozenset(runs[0].nodes)
+        for runs in _groups(evidence)
+        if _never_well(runs, least)
+        or any(run.wrong for run in runs)
+        or len({_is_bad(run, least) for run in runs}) > 1
+        or _differ(runs, scatter)
+    ]
 
 
 def _groups(evidence: Evidence) -> list[list[Observation]]:

@@ -16,8 +16,7 @@ from gpuctl.nccl.isolate.start_findings import failed_starts_since
 
 NEAR = math.log(100)  # causes whose odds are this close to the best are still possible
 WEAK = math.log(20)  # below these odds chance is so likely that the same pair is repeated first
-# Runs of a pair that printed wrong values, and of each of its nodes with others, before it stays open.
-WRONG_REPEATS = 3
+WRONG_REPEATS, WRONG_OTHERS = 3, 6  # runs of a pair that printed wrong values, and of each of its nodes with others
 FEWEST_NODES = 8  # up to so many nodes, partners of suspects leave a control whole; above, controls are left anyway
 MOST_ACROSS = 2  # simultaneous pairs over one uplink
 Pair = tuple[str, ...]
@@ -54,7 +53,12 @@ class KnownGoodPool:
         """
         met = {node for run in self._evidence.launches_by_node.get(partner_of, ()) for node in run.nodes}
         free = (node for node in self._free if suitable(node) and not self._is_cut_off(node, partner_of))
-        best = min(free, key=lambda node: (node in met, *self._cost(node, partner_of)), default=None)
+        racks = self._evidence.fleet.racks
+        best = min(
+            free,
+            key=lambda node: (node in met, racks.get(node) != racks.get(partner_of), *self._cost(node, partner_of)),
+            default=None,
+        )
         if best is not None:
             self._free.remove(best)
         return best
@@ -196,8 +200,8 @@ class _Planning:
         with_others = {node: len(_others(node, suspect, self.evidence)) for node in suspect.nodes}
         if repeats < WRONG_REPEATS and repeats <= min(with_others.values()):
             return [suspect.nodes]
-        few = [node for node in suspect.nodes if with_others[node] < WRONG_REPEATS]
-        return list(_with_good(few, self.good)) or ([suspect.nodes] if repeats < WRONG_REPEATS else [])
+        few = [node for node in suspect.nodes if with_others[node] < WRONG_OTHERS]
+        return list(_with_others(few, self.good)) or ([suspect.nodes] if repeats < WRONG_REPEATS else [])
 
     def _behind_the_path(self, suspect: Observation, in_question: Set[Cause]) -> list[str]:
         """The racks of a path that was bad more than once: an intermittent uplink has to be ruled out, too."""
@@ -216,17 +220,30 @@ class _Planning:
         If its last launch did not start, the nodes come first, as one of them may be the reason.
         """
         launches = _launches(suspect, self.evidence)
-        same = len(launches)
-        suspects = [node for node in suspect.nodes if Cause(Kind.NODE, (node,)) in in_question]
-        fewest = min((len(_others(node, suspect, self.evidence)) for node in suspects), default=same)
         link = Cause(Kind.LINK, tuple(sorted(suspect.nodes)))
         once = len({run.number for node in suspect.nodes for run in self.evidence.runs_by_node[node]} & self._bad) == 1
         if launches[-1].start_failure and any(
             self.evidence.launches_by_node[node][-1] is launches[-1] for node in suspect.nodes
         ):
             return _with_good(suspect.nodes, self.good)
-        repeat = not suspects or (link in in_question and same <= fewest) or once
-        return [suspect.nodes] if repeat else _with_good(suspects, self.good)
+        suspects = [node for node in suspect.nodes if Cause(Kind.NODE, (node,)) in in_question]
+        elsewhere = [node for node in suspects if self._is_bad_elsewhere(node, suspect)]
+        if elsewhere:  # the path alone does not explain that
+            return list(_with_others(elsewhere, self.good)) or [suspect.nodes]
+        if once or (not suspects and link not in in_question):
+            return [suspect.nodes]
+        # A run of each node with another tells as much as one of the pair; where the pair was fine, too, it tells more.
+        nodes = suspects or suspect.nodes
+        flaps = any(run.informative and run.number not in self._bad for run in launches)
+        fewest = min(len(_others(node, suspect, self.evidence)) for node in nodes)
+        if link in in_question and len(launches) * (2 if flaps else 1) <= fewest:
+            return [suspect.nodes]
+        return (
+            list(_with_good(nodes, self.good)) if suspects else list(_with_others(nodes, self.good)) or [suspect.nodes]
+        )
+
+    def _is_bad_elsewhere(self, node: str, suspect: Observation) -> bool:
+        return any(run.number in self._bad for run in _others(node, suspect, self.evidence))
 
 
 def _others(node: str, suspect: Observation, evidence: Evidence) -> list[Observation]:
@@ -242,7 +259,7 @@ def _launches(suspect: Observation, evidence: Evidence) -> list[Observation]:
 def _repeated(suspect: Observation, evidence: Evidence) -> bool:
     """True if a pair with wrong values was repeated often enough, and so was each of its nodes with others."""
     pair = len(_launches(suspect, evidence)) > WRONG_REPEATS
-    return pair and all(len(_others(node, suspect, evidence)) >= WRONG_REPEATS for node in suspect.nodes)
+    return pair and all(len(_others(node, suspect, evidence)) >= WRONG_OTHERS for node in suspect.nodes)
 
 
 def _cannot_repeat(suspect: Observation, evidence: Evidence) -> bool:
@@ -255,6 +272,14 @@ def _cannot_repeat(suspect: Observation, evidence: Evidence) -> bool:
 def _with_good(nodes: Sequence[str], good: KnownGoodPool) -> Iterator[Pair]:
     for node in nodes:
         partner = good.take(node, good.near(node))
+        if partner is not None:
+            yield node, partner
+
+
+def _with_others(nodes: Sequence[str], good: KnownGoodPool) -> Iterator[Pair]:
+    """Nodes with good ones of any rack: each new partner is one more that does not explain their bad runs."""
+    for node in nodes:
+        partner = good.take(node, lambda _: True)
         if partner is not None:
             yield node, partner
 
@@ -307,7 +332,9 @@ def _open_case(suspect: Observation, odds: Mapping[Cause, float], evidence: Evid
     may_be = sorted(near, key=lambda c: (-odds[c], c.kind, c.names))
     why = "no node is left that is known to be good and could be run with them"
     if suspect.wrong and _repeated(suspect, evidence):
-        why = f"{WRONG_REPEATS} more runs of the pair and of each of the two with others did not settle it"
+        why = (
+            f"{WRONG_REPEATS} more runs of the pair and {WRONG_OTHERS} of each of the two with others did not settle it"
+        )
     elif _worn_out(suspect, evidence, policy):
         why = f"{policy.most} runs of them did not settle it"
     if _cannot_repeat(suspect, evidence):

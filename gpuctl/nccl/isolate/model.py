@@ -53,7 +53,7 @@ class Policy:
     let_go: float = 4.0
     let_go_mild: float = 60.0
     pairs_per_node: int = 1
-    most: int = 14
+    most: int = 20
     least_gap: float = 0.03
     rest: float = 0.8
 

@@ -21,7 +21,7 @@ MANY = 8  # fewest runs of which "most of them are bad" is meaningful
 TOGETHER = 3  # slow pairs of nodes that are fast with others: more than paths between two nodes are bad at a time
 TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than this share are a second speed
 MORE_TURNS = 3  # so often every node is run with others where one pair for each node does not tell
-FLAPPED_TURNS = 5  # the same, where runs of all nodes show that something comes and goes
+FLAPPED_TURNS = 5  # the same, where runs of all nodes show a fault that no pair shows so far
 MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
@@ -56,10 +56,13 @@ def _next(evidence: Evidence, attribution: Attribution, rules: Policy) -> Round 
         return verdict.conclusion(evidence, attribution, (why,), rules)
     if step := _unpaired(evidence, rules, rules.pairs_per_node) or _only_across(evidence, attribution, rules):
         return step
-    unexplained = bool(confirmation.unexplained(evidence, rules))
+    unexplained = confirmation.unexplained(evidence, rules)
     flapped = confirmation.came_back_fine(evidence, attribution.faults, rules)
-    strict = unexplained or flapped
-    state = State(evidence, attribute(evidence, _stricter(rules)) if strict else attribution, rules)
+    strict = bool(unexplained) or flapped
+    if strict:
+        bad_groups = confirmation.bad_groups(evidence, rules)
+        attribution = attribute(evidence, _stricter(rules), bad_groups)
+    state = State(evidence, attribution, rules)
     if small_fleets.undecided(evidence):
         return small_fleets.undecided_conclusion(evidence, state.attribution, rules)
     if shared := _shared(state):
@@ -92,15 +95,19 @@ def _nodes_and_paths(state: State, following: FollowUp) -> Round | None:
     return step or unknown_racks.next_round(evidence, attribution, rules)
 
 
-def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool) -> Round | Conclusion:
-    """The last steps, once the bad nodes are known: the confirmation, their adapters, the verdict."""
+def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: Sequence[Observation]) -> Round | Conclusion:
+    """The last steps, once the bad nodes are known: the confirmation, their adapters, the verdict.
+
+    Racks that are not known slow all nodes together, too: more pairs would only show the racks.
+    """
     evidence, rules = state.evidence, state.policy
     attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
     state, unresolved = replace(state, attribution=attribution), (*unresolved, *unsure)
     step = _confirmation(state, unresolved)
     flapped = confirmation.came_back_fine(evidence, attribution.faults, rules)
     if step is None and (unexplained or flapped):
-        step = _unpaired(evidence, rules, rules.pairs_per_node + (FLAPPED_TURNS if flapped else 1))
+        several = flapped or small_fleets.racks_known(evidence) or any(run.failed for run in unexplained)
+        step = _unpaired(evidence, rules, rules.pairs_per_node + (FLAPPED_TURNS if several else 1))
     return step or _adapters(state) or verdict.conclusion(evidence, attribution, unresolved, rules)
 
 

@@ -18,12 +18,15 @@ from gpuctl.nccl.isolate import pairing, small_fleets
 from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import Pair, ran_well
 from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation
+from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, ordered
 from gpuctl.nccl.model import Launch
 
 WHY = "slow with some nodes and fast with others, always the same, as across racks: set the racks of the nodes"
 ALIKE = "no slower than some nodes are with others of the fleet, as across racks: set the racks of the nodes"
 MANY = 3
+SAME_AGAIN = (
+    8  # runs of pairs of a node that ran before, after which one that comes and goes has changed in one of them
+)
 USUAL = 0.03  # shortfall below which a run is as fast as others
 IN_NO_ORDER = 0.2  # share of slow neighbours above which the order of the nodes hardly follows racks
 MEETINGS = 2  # other slow nodes that each of many slow ones is run with
@@ -33,7 +36,47 @@ ONE_SIDE = "slow with {}, which may be in another rack: set the racks of the nod
 
 def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
     """Runs of slow nodes that show an effect of racks; None if none is due."""
-    return both_sides(evidence, attribution, policy) or among_slow_nodes(evidence, attribution, policy)
+    return (
+        both_sides(evidence, attribution, policy)
+        or among_slow_nodes(evidence, attribution, policy)
+        or same_again(evidence, attribution, policy)
+    )
+
+
+def same_again(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+    """Pairs of nodes that are slow with some and fast with others, once more: between racks they stay as they were.
+
+    None for MANY such nodes, which racks explain better, and once a node met SAME_AGAIN pairs a second time.
+    """
+    if small_fleets.racks_known(evidence) or evidence.stalled:
+        return None
+    mixed = [
+        fault
+        for fault in _slow(evidence, attribution)
+        if fault.cause.kind is Kind.NODE and not _is_slow_with_all(fault, evidence) and not is_changing(fault, evidence)
+    ]
+    busy, pairs = set[str](), list[Pair]()
+    for fault in mixed if len(mixed) < MANY else ():
+        pair = _least_repeated(fault, evidence)
+        if pair is not None and busy.isdisjoint(pair):
+            pairs.append(pair)
+            busy |= set(pair)
+    why = "nodes that are slow with some and fast with others, with the same once more: racks would change nothing"
+    return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why) if pairs else None
+
+
+def _least_repeated(fault: Fault, evidence: Evidence) -> Pair | None:
+    """The pair of this node to run again: by turns one that was slow and one that was fast; None after SAME_AGAIN."""
+    runs: dict[Pair, list[Observation]] = defaultdict(list)
+    for run in _comparable(fault, evidence):
+        if evidence.excluded.isdisjoint(run.nodes) and evidence.lost.isdisjoint(run.nodes):
+            runs[ordered(run.nodes)].append(run)
+    repeats = sum(len(of_pair) - 1 for of_pair in runs.values())
+    if repeats >= SAME_AGAIN:
+        return None
+    slow = _slow_from(fault, evidence)
+    by_turns = [pair for pair in runs if ((runs[pair][0].shortfall or 0.0) >= slow) == (repeats % 2 == 0)]
+    return min(by_turns or runs, key=lambda pair: len(runs[pair]), default=None)
 
 
 def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
@@ -87,9 +130,7 @@ def without_rack_effects(
     mixed = [fault for fault, why in whys if why == WHY]
     least = SIMILAR * max([effect, *(_apart_from(always, fault, evidence) for fault in mixed)])
     alike = {
-        fault.cause
-        for fault, why in whys
-        if not why and _shortfall(fault) < least and not _is_changing(fault, evidence)
+        fault.cause for fault, why in whys if not why and _shortfall(fault) < least and not is_changing(fault, evidence)
     }
     first = evidence.pairs[: len(evidence.fleet.nodes) // 2]  # neighbours in order
     in_no_order = sum((run.shortfall or 0.0) > evidence.far for run in first) > IN_NO_ORDER * len(first)
@@ -125,7 +166,7 @@ def _slow(evidence: Evidence, attribution: Attribution) -> list[Fault]:
 def _why(fault: Fault, evidence: Evidence, attribution: Attribution) -> str:
     """The reason why the fault may as well be an effect of racks; "" if it cannot be."""
     met = _met(fault, evidence)
-    if _is_changing(fault, evidence):  # the effect of racks is not intermittent
+    if is_changing(fault, evidence):  # the effect of racks is not intermittent
         return ""
     if fault.cause.kind is Kind.LINK or not _is_slow_with_all(fault, evidence):
         return WHY
@@ -133,7 +174,7 @@ def _why(fault: Fault, evidence: Evidence, attribution: Attribution) -> str:
     return ONE_SIDE.format(text.named(others)) if _due(fault.cause.names[0], evidence, attribution) else ""
 
 
-def _is_changing(fault: Fault, evidence: Evidence) -> bool:
+def is_changing(fault: Fault, evidence: Evidence) -> bool:
     """True if the same pair was slow in one run and as fast as the usual pair in another.
 
     Over loaded uplinks it may be very slow and less slow.

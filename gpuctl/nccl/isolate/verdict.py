@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from gpuctl.core import text
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice, fabric, rails, start_findings
-from gpuctl.nccl.isolate.attribution import Attribution, looks_bad
+from gpuctl.nccl.isolate.attribution import CLEARLY, Attribution, looks_bad
 from gpuctl.nccl.isolate.confirmation import REPEATS, Confirmation, confirmation
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import REACHES, Evidence, Observation
@@ -155,13 +156,14 @@ def _wrong(evidence: Evidence, faults: Sequence[Fault]) -> Iterator[Finding]:
 
 
 def _once(evidence: Evidence, chance: Sequence[Observation]) -> Iterator[Finding]:
-    """WARN for every pair whose run failed and did not fail again."""
+    """WARN for every pair whose run failed, or was slow beyond the usual scatter, and that later runs cleared."""
     for run in chance:
-        if run.failed:
+        if run.failed or (run.shortfall or 0.0) >= CLEARLY * evidence.scale:
             later = sum(
                 other.number > run.number and not set(run.nodes).isdisjoint(other.nodes) for other in evidence.pairs
             )
-            message = f"their run {run.number + 1} failed ({run.failed}) and {later} later ones did not"
+            what = f"failed ({run.failed})" if run.failed else f"was slower by {100 * run.slower_by:.0f} %"
+            message = f"their run {run.number + 1} {what}; {later} later runs of them do not confirm it"
             numbers: Numbers = {"run": run.number + 1, "later_runs": later}
             yield Finding(RULE, " and ".join(run.nodes), Verdict.WARN, message, numbers, advice.ONCE)
 
@@ -244,6 +246,8 @@ def _confirmation(left: Confirmation, evidence: Evidence) -> Iterator[Finding]:
     before = next((run for run in left.runs if left.bad(run)), None)
     if not left.bad(last) and before is not None:
         first = before.start_failure or before.failed or f"{before.gbs:.0f} GB/s"
+        gone = [node for node, state in evidence.waiting.get(before.number, {}).items() if state == "gone"]
+        first += f", without ranks of {text.named(gone, MOST_PAIRS)}" if gone else ""
         message = f"they reach {last.gbs:.0f} GB/s, but not at first ({first})"
         yield Finding(RULE, subject, Verdict.WARN, message, numbers, advice.TOGETHER)
     elif last.start_failure:
