@@ -6,6 +6,7 @@ as a kubelet does when a plugin registers with it; `broken` has the pods of a pl
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,15 +44,19 @@ class StandinGpuNodes:
             labels = {"eks.amazonaws.com/nodegroup": group, "node.kubernetes.io/instance-type": instance_type}
             ready = [{"type": "Ready", "status": "True", "reason": "StandIn", "message": ""}]
             status = {"capacity": ROOM, "allocatable": ROOM, "conditions": ready, "nodeInfo": INFO}
-            self._plane.api("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
-            self._plane.api("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": list(taints)}})
+            # With its taints from the start: controllers place pods at once. The API adds one of a node that starts.
+            spec = {"taints": list(taints)}
+            made = {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+            self._plane.api("POST", "/api/v1/nodes", made)
+            self._plane.api("PATCH", f"/api/v1/nodes/{name}", {"spec": spec})
             self.nodes.append(name)
 
     def _run(self) -> None:
         while not self._ended.wait(0.2):
             for pod in self._plane.api("GET", "/api/v1/pods?fieldSelector=spec.nodeName!%3D")["items"]:
                 if pod["spec"]["nodeName"] in self.nodes:
-                    self._look_after(pod)
+                    with contextlib.suppress(AssertionError):  # it is gone
+                        self._look_after(pod)
 
     def _look_after(self, pod: dict[str, Any]) -> None:
         meta, node = pod["metadata"], pod["spec"]["nodeName"]
