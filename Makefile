@@ -34,6 +34,10 @@ test: packages kubernetes ## Run everything CI runs: lint, the roles' scenarios,
 	$(MAKE) --jobs=$(shell expr $$(nproc) + 2) --output-sync=target lint unit molecule # scenarios wait, the others compute
 	$(PYTEST) tests $(QUICK_TESTS:%=--ignore=%)
 
+.PHONY: trials
+trials: packages $(INSTALLED) ## Run the tests that take many minutes: NVIDIA's real packages, built by DKMS
+	pytest -m trial tests/trials
+
 .PHONY: unit
 unit: $(INSTALLED) ## Run the quick tests: values, contracts
 	$(PYTEST_UNIT) $(QUICK_TESTS)

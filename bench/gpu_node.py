@@ -21,13 +21,23 @@ from bench.report import Row, progress
 from bench.sides import GPUCTL
 from tests.rig import Rig
 from tests.rig.host import TestHost
-from tests.rig.standin_packages import be_ubuntu, dcgm, driver, offer, toolkit
+from tests.rig.standin_efa import Signer, build, give_modules, load, mirror, signer
+from tests.rig.standin_packages import be_ubuntu, dcgm, driver, gdrcopy, offer, toolkit, with_adapter
 
 ROOT = Path(__file__).parents[1]
 DRIVER, TOOLKIT, DCGM = "580.178.04", "1.20.0", "4.6.0-1"
-STACK = {"driver": DRIVER, "toolkit": TOOLKIT, "dcgm": DCGM}
-ROLES = ("nvidia_driver", "fabric_manager", "container_toolkit", "dcgm")
-FLOOR = "the floor: ssh that starts Python, which asks dpkg, apt-mark and modinfo, cold"
+EFA, GDRCOPY, TESTS = "1.48.0", "2.5.2-1", "/opt/site-tests"
+STACK = {
+    "driver": DRIVER,
+    "toolkit": TOOLKIT,
+    "dcgm": DCGM,
+    "efa": EFA,
+    "peer_memory": "nvidia_peermem",
+    "gdrcopy": GDRCOPY,
+    "nccl_tests": TESTS,
+}
+ROLES = ("nvidia_driver", "fabric_manager", "container_toolkit", "dcgm", "efa", "rdma", "nccl_tests")
+FLOOR = "the floor: ssh that starts Python, which asks dpkg, apt-mark, modinfo, EFA's record and a test, cold"
 BOOTSTRAP = "gpuctl bootstrap gpu-node"
 MOST_TIMES = 2.5
 SET = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
@@ -35,6 +45,7 @@ OTHERS = {
     **dict.fromkeys(("nvidia-container-toolkit", "nvidia-container-toolkit-base"), f"{TOOLKIT}-1"),
     **dict.fromkeys(("libnvidia-container-tools", "libnvidia-container1"), f"{TOOLKIT}-1"),
     **dict.fromkeys(("datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-cuda13"), f"1:{DCGM}"),
+    **dict.fromkeys(("gdrdrv-dkms", "libgdrapi"), GDRCOPY),
 }
 PACKAGES = {**dict.fromkeys(SET, f"{DRIVER}-1ubuntu1"), **OTHERS}
 UNITS = ("nvidia-dcgm.service", "nvidia-cdi-refresh.path")
@@ -42,7 +53,14 @@ INSTALL = "test \"$(dpkg-query -W -f '${{Version}}' {0})\" = {1} || {{ apt-get -
 HOLD = "apt-mark showhold | grep -qx {0} || {{ apt-mark hold {0}; echo changed; }}"
 
 
-ASKED = (("dpkg-query", "-W", *PACKAGES), ("apt-mark", "showhold"), ("modinfo", "-F", "version", "nvidia"))
+RECORD = "/opt/amazon/efa_installed_packages"
+ASKED = (
+    ("dpkg-query", "-W", *PACKAGES),
+    ("apt-mark", "showhold"),
+    ("modinfo", "-F", "version", "nvidia"),
+    ("head", "-1", RECORD),
+    (f"{TESTS}/all_reduce_perf", "-h"),
+)
 READER = f"""import subprocess
 for argv in {ASKED!r}:
     print(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
@@ -78,6 +96,16 @@ def playbook() -> str:
             for u in UNITS
         ),
         {"name": "module", "ansible.builtin.command": "modinfo -F version nvidia", "changed_when": False},
+        {"name": "EFA", "ansible.builtin.command": f"grep -F {EFA} {RECORD}", "changed_when": False},
+        {
+            "name": "RDMA modules",
+            "ansible.builtin.copy": {
+                "dest": "/etc/modules-load.d/peer-rdma.conf",
+                "content": "ib_core\nnvidia_peermem\ngdrdrv\n",
+                "mode": "0644",
+            },
+        },
+        {"name": "nccl-tests", "ansible.builtin.command": f"{TESTS}/all_reduce_perf -h", "changed_when": False},
     ]
     play = {"name": "GPU hosts", "hosts": "all", "gather_facts": True, "tasks": tasks}
     return yaml.safe_dump([play], sort_keys=False, width=1000)
@@ -87,16 +115,17 @@ def _shell(line: str) -> dict[str, Any]:
     return {"ansible.builtin.shell": {"cmd": line}, "register": "done", "changed_when": "'changed' in done.stdout"}
 
 
-def sides(ground: Fleet) -> list[Side]:
-    """Commands of all sides; their files are written to the ground's folder."""
+def sides(ground: Fleet, more: Mapping[str, str]) -> list[Side]:
+    """Commands of all sides; their files are written to the ground's folder. `more`: fields of the stack."""
+    wanted = {**STACK, **more}
     inventory = str(ground.inventory)
     folders = {f"GPUCTL_{name}_DIR": str(ground.folder / name.lower()) for name in ("STATE", "CACHE", "CONFIG")}
     stack = ground.folder / "stack.yml"
-    stack.write_text(yaml.safe_dump({"gpu_stack": STACK}))
+    stack.write_text(yaml.safe_dump({"gpu_stack": wanted}))
     names = [host.name for host in ground.hosts]
     groups = "".join(f"[{role}]\n{chr(10).join(names)}\n" for role in ROLES)
     grouped = ground.folder / "roles.ini"
-    values = "\n".join(f"{name}={value}" for name, value in {"gpu_stack": repr(STACK)}.items())
+    values = "\n".join(f"{name}={value}" for name, value in {"gpu_stack": repr(wanted)}.items())
     grouped.write_text(f"{ground.inventory.read_text()}\n{groups}[all:vars]\n{values}\n")
     (ground.folder / "peer.yml").write_text(playbook())
     config = ground.folder / "ansible.cfg"
@@ -115,11 +144,23 @@ def sides(ground: Fleet) -> list[Side]:
     ]
 
 
-def furnish(hosts: Sequence[TestHost], scratch: Path) -> None:
-    """Give hosts a kernel with headers, and a repository with all packages."""
+def furnish(hosts: Sequence[TestHost], scratch: Path, by: Signer) -> dict[str, str]:
+    """Give hosts a kernel with headers, a repository with all packages, EFA's archive and nccl-tests of the site.
+
+    Return the fields of the stack that name the archive and its key.
+    """
+    uri = ""
     for host in hosts:
         kernel = be_ubuntu(host)
-        offer(host, [*driver(DRIVER, kernel), *toolkit(TOOLKIT), *dcgm(DCGM)], scratch)
+        if not uri:
+            build(scratch, EFA, kernel, by)
+        offer(host, [*driver(DRIVER, kernel), *toolkit(TOOLKIT), *dcgm(DCGM), *gdrcopy(GDRCOPY, kernel)], scratch)
+        give_modules(host)
+        with_adapter(host)
+        load(host, EFA)
+        uri = mirror(host, scratch, by)
+        host.write(f"{TESTS}/all_reduce_perf", "#!/bin/sh\necho 'nccl-tests version 2.17.6, a stand-in'\n", mode=0o755)
+    return {"efa_source": uri, "efa_key": by.fingerprint}
 
 
 def check(hosts: Sequence[TestHost]) -> None:
@@ -143,11 +184,15 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    with Rig() as rig, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with (
+        Rig() as rig,
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        signer(Path(folder, "gnupg")) as by,
+    ):
         hosts = rig.up([f"h{number:02d}" for number in range(1, options.hosts + 1)], machine="g4dn_metal")
-        furnish(hosts, Path(folder))
+        more = furnish(hosts, Path(folder), by)
         ground = Fleet(hosts, Path(rig.inventory()), Path(folder))
-        listed = sides(ground)
+        listed = sides(ground, more)
         first = timed(ground, listed[1])
         check(hosts)
         for side in listed[2:]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.gpu_node import nccl_tests, rdma, resolution
+from gpuctl.gpu_node import dkms_modules, nccl_tests, rdma, resolution
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rows import Knowledge
 
@@ -88,7 +88,7 @@ def _driver(made: StackPlan, facts: HostGpuFacts, known: Knowledge) -> dict[str,
         "repositories": repositories(made, "cuda"),
         "files": {NOUVEAU: BLACKLIST, **_pins(made, facts, known), **keys(made, "cuda")},
         "driver": made.driver,
-        "earlier": _earlier(component, facts),
+        **_earlier(component, made, facts),
     }
 
 
@@ -113,10 +113,13 @@ def _name(spec: str, resolved: Mapping[str, str]) -> str:
     return next((name for name, version in resolved.items() if spec == f"{name}-{version}"), spec.partition("=")[0])
 
 
-def _earlier(component: Component, facts: HostGpuFacts) -> list[str]:
-    """Packages whose present version is in no repository of the host any more."""
-    present, offers = facts.packages or {}, facts.offers or {}
-    return [name for name, _ in component.versions if name in present and present[name] not in offers.get(name, ())]
+def _earlier(component: Component, made: StackPlan, facts: HostGpuFacts) -> dict[str, list[str]]:
+    """Packages that change or go, and whose present version is in no repository of the host, or was not looked up."""
+    removes, offers = made.removes or {}, facts.offers or {}
+    present = {**(facts.packages or {}), **removes}
+    names = [name for name in dict.fromkeys([*dict(component.versions), *removes]) if name in present]
+    gone = [name for name in names if name in offers and present[name] not in offers[name]]
+    return {"earlier": gone, "unasked": [name for name in names if name not in offers]}
 
 
 def _fabric(made: StackPlan) -> dict[str, Any] | None:
@@ -160,26 +163,38 @@ def _efa(made: StackPlan) -> dict[str, Any] | None:
 
 
 def _rdma(made: StackPlan, known: Knowledge) -> dict[str, Any] | None:
-    """GDRCopy's packages, and the modules that are loaded now and at boot, ib_core first."""
-    copies, peers = _component(made, rdma.GDRCOPY), _component(made, rdma.PEER_MEMORY)
+    """Packages of GDRCopy and GDS, and the modules that are loaded now and at boot, ib_core first."""
     waits = dict(made.waits)
-    copies, peers = (None if part and part.name in waits else part for part in (copies, peers))
-    if copies is None and peers is None:
+    names = (rdma.PEER_MEMORY, dkms_modules.GDRCOPY, dkms_modules.GDS)
+    peers, copies, storage = (None if name in waits else _component(made, name) for name in names)
+    if (peers, copies, storage) == (None, None, None):
         return None
-    row = known.gdrcopy[0]
     modules = ["ib_core", rdma.PEERMEM] if peers and rdma.has_path(peers, rdma.PEERMEM) else []
-    modules += [row.module] if copies else []
-    shown = [*([peers.desired] if peers else []), *([f"GDRCopy {copies.desired}"] if copies else [])]
-    built = {row.module: rdma.module_version(copies.desired)} if copies else {}
-    text = f"{MARK}{''.join(f'{name}{chr(10)}' for name in modules)}" if modules else None
-    packages = _of(copies) if copies else {}
-    if copies and _component(made, "driver") is None:
+    shown = [peers.desired] if peers else []
+    packages: dict[str, Any] = {}
+    built = {}
+    for part, label, row in ((copies, "GDRCopy", known.gdrcopy[0]), (storage, "GDS", known.gds[0])):
+        if part is not None:
+            modules.append(row.module)
+            shown.append(f"{label} {part.desired}")
+            built[row.module] = dkms_modules.module_version(part)
+            packages = _together(packages, _of(part))
+    if packages and _component(made, "driver") is None:
         others = {name for part in made.components for name in (*dict(part.versions), *part.removes)}
         rest = {name: version for name, version in (made.installs or {}).items() if name not in others}
         packages["versions"] = {**rest, **packages["versions"]}
+    text = f"{MARK}{''.join(f'{name}{chr(10)}' for name in modules)}" if modules else None
     # Beside a driver that waits for its reboot, the modules cannot be loaded: they are at boot.
     more = {"files": {RDMA_MODULES: text}, "built": built, "modules": modules, "start": made.reboot is False}
     return {**packages, "shown": ", ".join(shown), **more}
+
+
+def _together(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Packages of two components in one part."""
+    if not first:
+        return dict(second)
+    lists = {key: [*first[key], *second[key]] for key in ("named", "holds")}
+    return {**second, **lists, "versions": {**first["versions"], **second["versions"]}}
 
 
 def _nccl_tests(made: StackPlan, parts: Sequence[str]) -> dict[str, Any] | None:

@@ -173,7 +173,8 @@ FILES: Mapping[str, Mapping[str, FieldType]] = {
         ),
     },
     "rdma.yml": {
-        "gdrcopy": _rows(rows.GdrCopy, "rows", {"packages": _NAMES, "module": _TEXT}),
+        "gdrcopy": _rows(rows.DkmsModule, "rows", {"packages": _NAMES, "module": _TEXT}),
+        "gds": _rows(rows.DkmsModule, "rows", {"packages": _NAMES, "module": _TEXT}),
         "dmabuf": _rows(
             rows.DmaBuf,
             "rows",

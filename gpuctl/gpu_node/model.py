@@ -116,6 +116,8 @@ class HostGpuFacts:
     efa_module: str | None  # version of the loaded efa; "" for that of the kernel's tree, or if it is not loaded
     gdrdrv_module: str | None  # version of the loaded gdrdrv, "" if it is not loaded
     gdrdrv_device: bool | None  # whether /dev/gdrdrv exists
+    nvidia_fs_module: str | None  # version of the loaded nvidia_fs, "" if it is not loaded
+    gdscheck_lacks: str | None  # why gdscheck cannot be run, "" if it can
     nccl_tests: str | None  # "2.17.6 sm_90 DIGEST" of the build, or the version of the site's test; ""
     nccl_tests_lacks: tuple[str, ...] | None  # what a build lacks, or why the site's test does not run
     compute: tuple[str, ...] | None  # compute capabilities of the GPUs, if tests are built for them
@@ -131,9 +133,10 @@ class StackRequest:
     """A site's `gpu_stack`. `driver`: full version, branch, or None for no driver; other versions None if not set.
 
     `repository`: "nvidia" for NVIDIA's CUDA repository or a mirror of it, "distribution" for the distribution's own.
-    `without`: packages of the driver's set that the site does not want. `source`: where NVIDIA's repositories are, for
-    hosts that do not have them: "nvidia", or the address of a mirror; None to add none. `imex_nodes`: addresses of the
-    trays that share memory over IMEX; empty to leave its list to others.
+    `without`: packages of the driver's set that the site does not want. `removable`: packages beside the driver that
+    may go with the one before. `source`: where NVIDIA's repositories are, for hosts that do not have them: "nvidia", or
+    the address of a mirror; None to add none. `imex_nodes`: addresses of the trays that share memory over IMEX; empty
+    to leave its list to others.
     """
 
     driver: DriverVersion | int | None
@@ -144,6 +147,7 @@ class StackRequest:
     efa: str | None = None
     repository: str = "nvidia"
     without: tuple[str, ...] = ()
+    removable: tuple[str, ...] = ()
     source: str | None = None
     imex_nodes: tuple[str, ...] = ()
     efa_kind: str | None = None  # None for full; minimal: kernel module and rdma-core only
@@ -151,6 +155,7 @@ class StackRequest:
     efa_key: str | None = None  # fingerprint of the key that signs them; None for AWS's
     peer_memory: str | None = None  # auto, dmabuf, nvidia_peermem
     gdrcopy: str | None = None  # version of its packages, 2.5.2-1
+    gds: str | None = None  # version of nvidia-fs, the module of GPUDirect Storage, 2.26.6-1
     nccl_tests: str | None = None  # version to build, or a folder with the site's build
     nccl_tests_source: str | None = None  # where its archives are; None for GitHub
     nccl_tests_sha256: str | None = None  # of the archive; None for the known one
@@ -172,7 +177,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy, peer memory or nccl-tests.
+    """A part of the stack: driver, container toolkit, dcgm, efa, gdrcopy, gds, peer memory or nccl-tests.
 
     `installed`: version on the host, "" for none, None if it could not be read. `packages`: everything that is
     installed for it, by name; `changes`: None if it is not known. `versions`: (package, full version) of all its
@@ -205,6 +210,7 @@ class StackPlan:
     components: tuple[Component, ...] = ()
     services: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()  # to load at boot
+    removable: tuple[str, ...] = ()  # packages beside the driver, see `StackRequest`
     module_stream: str = ""
     packages: tuple[str, ...] = ()
     additions: tuple[Addition, ...] = ()  # repositories to add

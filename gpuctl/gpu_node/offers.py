@@ -40,6 +40,8 @@ def names_to_look_up(request: StackRequest, known: Knowledge) -> tuple[str, ...]
         names += [name for row in known.dcgm for name in row.packages]
     if request.gdrcopy is not None:
         names += [name for row in known.gdrcopy for name in row.packages]
+    if request.gds is not None:
+        names += [name for row in known.gds for name in row.packages]
     return tuple(dict.fromkeys(names))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -9,13 +10,15 @@ from typing import NamedTuple
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, unknown
-from gpuctl.gpu_node import components, driver_check, gpu_choice, host_check, nccl_tests, offers, rdma
+from gpuctl.gpu_node import components, dkms_modules, driver_check, gpu_choice, host_check, nccl_tests, offers, rdma
 from gpuctl.gpu_node.case import Case
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.rows import Knowledge, PackageSet
 from gpuctl.gpu_node.version import DriverVersion, upstream
 
-BUILDS_MODULES = ("driver", "efa", "gdrcopy")  # by DKMS
+BESIDE_DRIVER = (dkms_modules.GDRCOPY, dkms_modules.GDS)  # modules that DKMS builds for an installed driver
+METAPACKAGE = "cuda-drivers"
+BUILDS_MODULES = ("driver", "efa", *BESIDE_DRIVER)  # by DKMS
 
 
 class Driver(NamedTuple):
@@ -71,6 +74,7 @@ def plan(host: str, facts: HostGpuFacts, request: StackRequest, known: Knowledge
         modules=service.modules if service else (),
         module_stream=_stream(chosen, flavour, request),
         packages=_to_install(facts, driver, parts),
+        removable=request.removable,
         waits=(*direct.waits, *waits),
         imex_nodes=request.imex_nodes if fabric.value == "imex" else (),
         efa_kind=(request.efa_kind or components.FULL) if request.efa else "",
@@ -102,8 +106,11 @@ def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: C
     free = chosen.free if fabric.value == "nvlsm" else ()
     component = replace(component, installed=_installed(facts.packages, names))
     if isinstance(desired, DriverVersion) and _complete(facts.packages, names, free, desired):
+        removes = _replaced(case, names, flavour, desired)
+        # A run that was killed between unpacking and removing leaves both flavours.
         present = tuple((name, facts.packages[name]) for name in (*names, *free))
-        return Driver(replace(component, changes=False, versions=present), request, chosen, findings)
+        component = replace(component, removes=removes, changes=bool(removes), versions=present)
+        return Driver(component, request, chosen, findings)
     version, selection = offers.of_driver(case, names, free, desired, _add_repository(case))
     findings += selection.findings
     if version is None:
@@ -111,12 +118,14 @@ def _driver(case: Case, desired: DriverVersion | int, flavour: Choice, fabric: C
         return Driver(replace(component, packages=specs, changes=True), request, chosen, findings)
     changes = not _complete(facts.packages, names, free, version)
     specs = tuple(offers.with_version(chosen.manager, name, full) for name, full in selection.versions.items())
+    removes = _replaced(case, names, flavour, version)
     versions = selection.versions if changes else {name: facts.packages[name] for name in (*names, *free)}
     component = replace(
         component,
         desired=str(version),
         packages=specs if changes else (),
-        changes=changes,
+        removes=removes,
+        changes=changes or bool(removes),
         versions=tuple(versions.items()),
     )
     return Driver(component, replace(request, driver=version), chosen, findings)
@@ -127,6 +136,51 @@ def _names(chosen: PackageSet, flavour: Choice, fabric: Choice, case: Case) -> l
     templates = one_version_packages(chosen, flavour, fabric, case.facts.architecture)
     names = (offers.filled(name, case.request) for name in templates)
     return [name for name in names if name not in case.request.without]
+
+
+def _replaced(case: Case, names: Sequence[str], flavour: Choice, version: DriverVersion) -> tuple[str, ...]:
+    """Installed packages of another flavour or branch. apt need not see that they must go; dnf's are obsoleted."""
+    if case.manager != "apt":
+        return ()
+    stays = {*names, *case.request.without}
+    others = _other_flavour(case, flavour, version)
+    return tuple(
+        name
+        for name, version in (case.facts.packages or {}).items()
+        if name not in stays and (name in others or _is_of_another_branch(case, name, version))
+    )
+
+
+def _other_flavour(case: Case, flavour: Choice, version: DriverVersion) -> set[str]:
+    """Packages of the desired branch that only the other flavour has, without metapackages of the desired version."""
+    rows = [row for row in case.known.sets if row.has(case.request.branch or 0)]
+    rows = [row for row in rows if case.facts.distribution in row.distributions]
+    is_open = flavour.value == "open"
+    other = {name for row in rows for name in (row.proprietary if is_open else row.open)}
+    other -= {name for row in rows for name in (row.open if is_open else row.proprietary)}
+    packages = case.facts.packages or {}
+    filled = {offers.filled(name, case.request) for name in other}
+    return {
+        name
+        for name in filled & set(packages)
+        if not (name.startswith(METAPACKAGE) and upstream(packages[name]) == version)
+    }
+
+
+def _is_of_another_branch(case: Case, name: str, version: str) -> bool:
+    """True for a driver, or a service of its fabric, that is not of the desired branch.
+
+    Ubuntu's packages with "-server" are another line of the same branch.
+    """
+    rows = [row for row in case.known.sets if case.facts.distribution in row.distributions]
+    for template in {name for row in rows for name in (*row.open, *row.proprietary, *row.fabric_manager, *row.imex)}:
+        match = re.fullmatch(re.escape(template).replace(r"\{branch\}", r"(\d+)(-server)?"), name)
+        if match is None:
+            continue
+        real = upstream(version)
+        branch = int(match[1]) if match.groups() else real.branch if real else case.request.branch
+        return branch != case.request.branch or bool(match.groups() and match[2])
+    return False
 
 
 def _add_repository(case: Case) -> str:
@@ -184,7 +238,7 @@ def judge_host(case: Case, driver: Driver | None, parts: Sequence[Component]) ->
         if driver.component.changes is not False:
             headers = offers.headers_of(driver.chosen, facts) if driver.chosen else None
             findings += host_check.judge_headers(host, facts, headers)
-    if not driver and any(part.name == rdma.GDRCOPY and part.changes is not False for part in parts):
+    if not driver and any(part.name in BESIDE_DRIVER and part.changes is not False for part in parts):
         findings += host_check.judge_headers(host, facts, "")
     if any(part.name in BUILDS_MODULES and part.changes is not False for part in parts):
         findings += host_check.judge_secure_boot(host, facts)

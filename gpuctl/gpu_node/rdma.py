@@ -1,8 +1,7 @@
-"""GPUDirect RDMA in the plan: peer memory of each adapter's driver, and GDRCopy."""
+"""GPUDirect RDMA and Storage in the plan: peer memory of each adapter's driver, GDRCopy, and GDS."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,24 +9,22 @@ from typing import NamedTuple
 from gpuctl.core.text import named
 from gpuctl.domain import gpudirect
 from gpuctl.domain.findings import Finding, Verdict, fail, unknown, warn
-from gpuctl.gpu_node import components
+from gpuctl.gpu_node import dkms_modules
 from gpuctl.gpu_node.case import Case
+from gpuctl.gpu_node.components import Planned
+from gpuctl.gpu_node.dkms_modules import AS_ROOT, GDRCOPY, GDS
 from gpuctl.gpu_node.model import Choice, Component, HostGpuFacts
 from gpuctl.gpu_node.rows import DmaBuf
 
 PEER_MEMORY = "peer memory"
-GDRCOPY = "gdrcopy"
 EFA = "efa"
 DMABUF, PEERMEM, EFA_PEERMEM = "dmabuf", gpudirect.PEERMEM[0], gpudirect.EFA_PEERMEM
 OLD_MODULE, OLD_PACKAGES = gpudirect.PEERMEM[1], ("nvidia-peer-memory", "nvidia-peer-memory-dkms")
-ADD = "add a repository that has GDRCopy's packages, fetch the package lists, and plan again"
-AS_ROOT = "read the host as root"
 REBOOT, EFA_DRIVER = "a reboot into the installed driver", "EFA's driver"
-Planned = components.Planned
 
 
 class Decision(NamedTuple):
-    """GDRCopy and peer memory, if the site sets them. `waits`: those that stay as they are, and for which event."""
+    """GDRCopy, GDS and peer memory, if the site sets them. `waits`: those that stay as they are, and the event."""
 
     parts: tuple[Component, ...]
     findings: list[Finding]
@@ -35,9 +32,9 @@ class Decision(NamedTuple):
 
 
 def decide(case: Case, flavour: Choice, reboot: Choice, efa: Component | None) -> Decision:
-    """Both parts beside the driver of the request, or that of the host. `efa`: its component, None if it is not set."""
+    """The parts beside the driver of the request, or that of the host. `efa`: its component, None if not set."""
     request = case.request
-    asked = {GDRCOPY: request.gdrcopy, PEER_MEMORY: request.peer_memory}
+    asked = {GDRCOPY: request.gdrcopy, GDS: request.gds, PEER_MEMORY: request.peer_memory}
     parts = tuple(Component(name, desired, None, changes=False) for name, desired in asked.items() if desired)
     if not parts:
         return Decision((), [])
@@ -52,10 +49,10 @@ def decide(case: Case, flavour: Choice, reboot: Choice, efa: Component | None) -
             message = f"it waits for {REBOOT}: {other.why}"
             findings = [warn(check, case.host, message, hint) for check, desired in asked.items() if desired]
             return Decision(parts, findings, tuple((part.name, REBOOT) for part in parts))
-    copies, findings = gdrcopy(case)
-    peers, more = peer_memory(case, flavour, efa)
-    made = tuple(part for part in (copies, peers) if part is not None)
-    findings = [*findings, *more]
+    planned = [dkms_modules.gdrcopy(case), dkms_modules.gds(case, flavour), peer_memory(case, flavour, efa)]
+    made = tuple(part for part, _ in planned if part is not None)
+    findings = [finding for _, more in planned for finding in more]
+    peers = planned[-1][0]
     if request.driver is not None and reboot.value != "no":
         message = f"{' and '.join(part.name for part in made)} are set up now, and loaded by the reboot"
         findings.append(warn(PEER_MEMORY, case.host, f"{message}: {reboot.why}", "drain and reboot the host"))
@@ -84,43 +81,6 @@ def _flavour(is_open: bool | None) -> str:
     return "open" if is_open else "proprietary"
 
 
-def gdrcopy(case: Case) -> Planned:
-    """GDRCopy: library and DKMS module in one version; useless without a driver."""
-    if case.request.gdrcopy is None:
-        return None, []
-    component = Component(GDRCOPY, case.request.gdrcopy, None)
-    missing = _no_driver(case, GDRCOPY)
-    if missing:
-        return component, missing
-    planned, findings = components.of_packages(case, component, case.known.gdrcopy[0].packages, ADD)
-    if planned is None or planned.changes is not False:
-        return planned, findings
-    planned, more = _loaded(case, planned)
-    return planned, [*findings, *more]
-
-
-def _loaded(case: Case, planned: Component) -> tuple[Component, list[Finding]]:
-    """GDRCopy, whose packages are right, with its loaded module."""
-    row, facts = case.known.gdrcopy[0], case.facts
-    if facts.peer_modules is None or facts.gdrdrv_module is None:
-        reason = facts.why("peer_modules", "gdrdrv_module")
-        message = f"whether {row.module} is loaded, and its version, could not be read{reason}"
-        return replace(planned, changes=None), [unknown(GDRCOPY, case.host, message, AS_ROOT)]
-    if row.module not in facts.peer_modules:
-        return replace(planned, installed=f"{planned.installed}, {row.module} not loaded", changes=True), []
-    if facts.gdrdrv_module != module_version(planned.desired):
-        shown = f"{planned.installed}, {row.module} {facts.gdrdrv_module} loaded"
-        message = f"{row.module} {facts.gdrdrv_module} is loaded, and stays until a reboot"
-        findings = [warn(GDRCOPY, case.host, message, "drain and reboot the host")]
-        return replace(planned, installed=shown, changes=True), findings
-    return planned, []
-
-
-def module_version(version: str) -> str:
-    """Version of gdrdrv for that of GDRCopy's packages: the first two numbers, 2.5 of 2.5.2-1."""
-    return ".".join(re.split("[.-]", version)[:2])
-
-
 def has_path(peers: Component, path: str) -> bool:
     """True if a driver of the host uses this path: dmabuf, nvidia_peermem or efa_nv_peermem."""
     return path in peers.desired.split(", ")
@@ -136,7 +96,7 @@ def peer_memory(case: Case, flavour: Choice, efa: Component | None) -> Planned:
         hint = "run gpuctl bootstrap gpu-node again once the efa module is loaded"
         message = f"peer memory waits for {EFA_DRIVER}, which is not loaded"
         return replace(component, changes=False), [warn(PEER_MEMORY, case.host, message, hint)]
-    if findings := _no_driver(case, PEER_MEMORY) or _no_device(case):
+    if findings := dkms_modules.no_driver(case, PEER_MEMORY) or _no_device(case):
         return component, findings
     drivers = case.facts.rdma_drivers or ()
     dmabuf = {name: _dmabuf(case, flavour, name) for name in drivers}
@@ -284,16 +244,6 @@ def _of_driver(facts: HostGpuFacts, row: DmaBuf) -> Choice:
     if gpudirect.version(facts.kernel) < gpudirect.version(row.kernel):
         return Choice("no", f"{driver} has it from Linux {row.kernel} on, {facts.kernel} runs")
     return Choice("yes", f"Linux {facts.kernel}, open module, {driver}")
-
-
-def _no_driver(case: Case, check: str) -> list[Finding]:
-    facts = case.facts
-    if case.request.driver is not None or facts.installed_module:
-        return []
-    if facts.installed_module is None:
-        message = f"NVIDIA's module could not be read{facts.why('installed_module')}"
-        return [unknown(check, case.host, message, AS_ROOT)]
-    return [fail(check, case.host, "NVIDIA's driver is not installed", "set driver, too; or leave it out")]
 
 
 def _waits_for_efa(case: Case) -> bool:

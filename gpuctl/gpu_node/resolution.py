@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, problems, unknown, warn
+from gpuctl.domain.findings import Finding, fail, problems, unknown
 from gpuctl.gpu_node import transaction
 from gpuctl.gpu_node.model import HostGpuFacts, StackPlan
 from gpuctl.gpu_node.offers import ONE_VERSION, REPOSITORY
 from gpuctl.gpu_node.package_check import judge_transaction
 from gpuctl.gpu_node.rows import Knowledge
 from gpuctl.gpu_node.transaction import Transaction
-from gpuctl.gpu_node.version import driver_version
+from gpuctl.gpu_node.version import driver_version, upstream
 
 CHECK = "transaction"
 # Dependencies that must not come in another version, beside the packages that are named with theirs.
@@ -23,16 +23,16 @@ PARSERS: Mapping[str, Callable[[str], Transaction]] = {"apt": transaction.apt, "
 
 
 def question(made: StackPlan) -> dict[str, Any] | None:
-    """The request for `gpuhost/facts/transaction.py`; None if nothing would be installed, or no versions were chosen.
+    """The request for `gpuhost/facts/transaction.py`; None if nothing would change, or no versions were chosen.
 
     Other refusals do not matter: the report of a busy host has a mixed set, too.
     """
     undecided = any(finding.check in {ONE_VERSION, REPOSITORY} for finding in problems(made.findings))
-    if undecided or not made.packages:
-        return None
-    by_apt = any("=" in spec for spec in made.packages)
-    # dnf's install cannot remove; its packages obsolete what they replace.
     removes = [f"{name}-" for part in made.components for name in part.removes]
+    if undecided or not (made.packages or removes):
+        return None
+    # dnf's install cannot remove; its packages obsolete what they replace.
+    by_apt = not made.packages or any("=" in spec for spec in made.packages)
     return {
         "packages": [*made.packages, *(removes if by_apt else ())],
         "pins": pins(made.driver),
@@ -77,23 +77,29 @@ def resolved(made: StackPlan, answer: Mapping[str, Any], facts: HostGpuFacts, kn
         return _with(
             made, unknown(CHECK, made.host, str(error), "resolve it on the host by hand, and report the output")
         )
-    findings = _removals(made, change, known)
+    findings = _removals(made, change, facts, known)
     version = driver_version(made.driver)
     if version is not None and any(part.name == "driver" for part in made.components):
         findings += judge_transaction(made.host, change, facts.packages, version, known.one_version)
     return replace(_with(made, *findings), installs=dict(change.installs), removes=dict(change.removes))
 
 
-def _removals(made: StackPlan, change: Transaction, known: Knowledge) -> list[Finding]:
-    """Packages that would go although they are no part of the driver, which changes as a whole."""
-    expected = {name for component in made.components for name in component.removes}
+def _removals(made: StackPlan, change: Transaction, facts: HostGpuFacts, known: Knowledge) -> list[Finding]:
+    """Refuse to remove packages that are no part of the driver, which changes as a whole, and that no site lists.
+
+    Other packages of NVIDIA that have the version of a driver which goes are built with it, such as libnvidia-gl-570.
+    """
+    expected = {name for component in made.components for name in component.removes} | {*made.removable}
+    before = {**(facts.packages or {}), **change.removes}
+    parts = [name for name in before if any(part.fits(name) for part in known.one_version)]
+    going = {upstream(before[name]) for name in parts if name in {**change.removes, **change.installs}} - {None}
     others = [
         f"{name} {version}"
         for name, version in change.removes.items()
-        if name not in expected and not any(part.fits(name) for part in known.one_version)
+        if name not in {*expected, *parts} and not ("nvidia" in name and upstream(version) in going)
     ]
-    message = f"would also remove {named(others)}"
-    return [warn(CHECK, made.host, message, "check whether the host needs them")] if others else []
+    hint = "keep them by another driver; or list them as removable in its gpu_stack, if they may go"
+    return [fail(CHECK, made.host, f"would also remove {named(others)}", hint)] if others else []
 
 
 def _with(made: StackPlan, *findings: Finding) -> StackPlan:

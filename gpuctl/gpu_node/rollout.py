@@ -12,6 +12,7 @@ from gpuctl.core.text import named
 from gpuctl.domain import node_drain
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.gpu_node import nccl_tests
+from gpuctl.gpu_node.dkms_modules import GDS
 from gpuctl.gpu_node.model import Choice, HostGpuFacts, StackPlan
 
 MARK = node_drain.ROLLOUT  # how the reasons of its drains begin
@@ -141,6 +142,9 @@ def participation(made: StackPlan, facts: HostGpuFacts, *, drained: bool, drains
 
 def hindrance(made: StackPlan, facts: HostGpuFacts, steps: RolloutRequest, *, local: bool) -> str:
     """Why a host that is due would fail in the middle, known before anything is changed; "" if nothing is."""
+    if facts.gdscheck_lacks != "" and any(part.name == GDS for part in made.components):
+        reason = facts.gdscheck_lacks or f"gdscheck could not be looked up{facts.why('gdscheck_lacks')}"
+        return f"its GPUDirect Storage could not be verified: {reason}"
     if any(row.check == "interrupted" and row.verdict is Verdict.FAIL for row in made.findings):
         return ""  # it is planned once that is repaired
     if made.reboot is None and (steps.reboot or steps.drain):

@@ -167,7 +167,9 @@ class Efa:
 
 
 @dataclass(frozen=True)
-class GdrCopy:
+class DkmsModule:
+    """Packages of one version, and the module that DKMS builds of them."""
+
     packages: tuple[str, ...]
     module: str
     source: str
@@ -218,7 +220,8 @@ class Knowledge:
     dcgm: tuple[Dcgm, ...]
     toolkit: tuple[Toolkit, ...]
     efa: tuple[Efa, ...]
-    gdrcopy: tuple[GdrCopy, ...]
+    gdrcopy: tuple[DkmsModule, ...]
+    gds: tuple[DkmsModule, ...]
     dmabuf: tuple[DmaBuf, ...]
     nccl_tests: tuple[NcclTests, ...]
     mig: tuple[Mig, ...]

@@ -79,6 +79,7 @@ FIELDS = Section(
         "efa_source": Parsed(_address, "the address of a mirror, or of a folder on the host (file:/)"),
         "peer_memory": Choice(("auto", "dmabuf", "nvidia_peermem")),
         "gdrcopy": Text(r"\d+\.\d+(\.\d+)?-\d+", "a version such as 2.5.2-1"),
+        "gds": Text(rf"{_VERSION}-\d+", "a version of nvidia-fs such as 2.26.6-1"),
         "nccl_tests": Text(
             rf"{_VERSION}|(/[\w.+@-]+)+|{NONE}", "a version such as 2.17.6, the folder of the site's build, or none"
         ),
@@ -90,6 +91,7 @@ FIELDS = Section(
         "without": ListOf(
             Text(r"[a-z0-9][a-z0-9+.-]+", "a package such as nvidia-persistenced"), "packages", unique=True
         ),
+        "removable": ListOf(Text(r"[A-Za-z0-9][\w+.-]+", "a package such as cuda-12-9"), "packages", unique=True),
     },
     required=("driver",),
     make=_request,

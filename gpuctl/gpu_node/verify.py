@@ -10,9 +10,11 @@ from gpuctl.core.text import named, plural
 from gpuctl.domain import nvlink_fabric
 from gpuctl.domain.findings import Finding, fail, ok, or_ok, unknown, warn
 from gpuctl.domain.node_facts import get, why
+from gpuctl.gpu_node import gds_check
+from gpuctl.gpu_node.dkms_modules import GDRCOPY, GDS
 from gpuctl.gpu_node.host_check import AS_ROOT, judge_interrupted
 from gpuctl.gpu_node.model import CdiSpec, Component, HostGpuFacts, StackPlan
-from gpuctl.gpu_node.rdma import DMABUF, GDRCOPY, PEER_MEMORY, has_path
+from gpuctl.gpu_node.rdma import DMABUF, PEER_MEMORY, has_path
 from gpuctl.gpu_node.version import driver_version
 
 SUBJECTS = ("gpu", "rdma")  # of facts/gather.py, beside the facts of the plan
@@ -32,7 +34,7 @@ def judge(made: StackPlan, facts: HostGpuFacts, readings: Readings) -> list[Find
         return [fail("gpus", host, "the PCI bus has no GPU of NVIDIA", "leave the host out, or look at its hardware")]
     findings = [
         *judge_interrupted(host, facts),
-        *(finding for part in made.components for finding in _component(made, facts, part)),
+        *(finding for part in made.components for finding in _component(made, facts, part, readings)),
     ]
     if made.driver:
         findings += [*_module(made, facts), *_smi_driver(host, facts, readings)]
@@ -46,7 +48,7 @@ def judge(made: StackPlan, facts: HostGpuFacts, readings: Readings) -> list[Find
     return findings
 
 
-def _component(made: StackPlan, facts: HostGpuFacts, part: Component) -> list[Finding]:
+def _component(made: StackPlan, facts: HostGpuFacts, part: Component, readings: Readings) -> list[Finding]:
     host, event = made.host, dict(made.waits).get(part.name)
     if event:
         return [fail(part.name, host, f"it waits for {event}", "then run gpuctl bootstrap gpu-node again")]
@@ -55,6 +57,8 @@ def _component(made: StackPlan, facts: HostGpuFacts, part: Component) -> list[Fi
     if part.changes:
         message = f"{part.installed or 'nothing'} is installed, should be {part.desired}"
         return [fail(part.name, host, message, "gpuctl bootstrap gpu-node")]
+    if part.name == GDS:
+        return gds_check.judge(host, part, readings, None if facts.gpus is None else len(facts.gpus))
     return _direct(host, facts, part) or [ok(part.name, host, part.desired)]
 
 

@@ -56,6 +56,7 @@ def _restricted(request: StackRequest, parts: Sequence[str]) -> StackRequest:
         efa=request.efa if "efa" in parts else None,
         peer_memory=request.peer_memory if "rdma" in parts else None,
         gdrcopy=request.gdrcopy if "rdma" in parts else None,
+        gds=request.gds if "rdma" in parts else None,
         nccl_tests=request.nccl_tests if "nccl_tests" in parts else None,
         after_driver=request.driver is not None and not with_driver,
         after_efa=request.efa is not None and "efa" not in parts,

@@ -14,7 +14,7 @@ from datetime import date
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, exit_code, worst_first
-from gpuctl.gpu_node import desired, rollout
+from gpuctl.gpu_node import desired, gds_check, rollout
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.gpu_node.model import HostGpuFacts, StackPlan
 from gpuctl.gpu_node.rollout import Outcome, RolloutRequest
@@ -369,7 +369,8 @@ class Rollout:
             for host in left:
                 findings = list(verified.findings.get(host, ()))
                 self._note(host, findings=tuple(findings))
-                failures[host] = _problems(findings)
+                # Only a job's I/O proves it, and the host waits for jobs.
+                failures[host] = _problems([row for row in findings if row.check != gds_check.PATH])
             late = time.monotonic() > end
             left = [] if late else [host for host in left if failures[host] and self.outcomes[host].rebooted]
             time.sleep(POLL_S if left else 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from gpuctl.audit import knowledge
 from gpuctl.audit.rules import diagnostics
 from gpuctl.domain.findings import Finding, unknown
-from gpuctl.gpu_node import verify
+from gpuctl.gpu_node import gds_check, verify
+from gpuctl.gpu_node.dkms_modules import GDS
 from gpuctl.gpu_node.facts import host_gpu_facts
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import Target
@@ -21,6 +22,7 @@ LOGIN = "repair the login, and verify again"
 POLL_S = 5.0
 IDLE = {"action": "facts", "subjects": "nccl", "only": ["gpu", "jobs"]}  # before a diagnosis
 QUESTION = {"action": "facts", "subjects": "nccl", "only": list(verify.SUBJECTS)}
+WITH_GDS = {**QUESTION, "only": [*verify.SUBJECTS, gds_check.SUBJECT]}  # which starts CUDA
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,11 @@ def verify_surveyed(surveyed: Survey, request: PlanRequest, today: date, on_resu
     """Judge hosts whose facts have just been read."""
     fleet = surveyed.fleet
     reached = [host for host in surveyed.targets if host.name in fleet.hosts]
-    readings, unasked = read_tools(reached, request, on_result)
+    plans = plans_of(fleet, today)
+    with_gds = {made.host for made in plans if any(part.name == GDS for part in made.components)}
+    readings, unasked = read_tools(reached, request, on_result, with_gds=with_gds)
     findings: dict[str, list[Finding]] = {}
-    for made in plans_of(fleet, today):
+    for made in plans:
         if made.host in readings:
             facts = host_gpu_facts(fleet.hosts[made.host].stack)
             findings[made.host] = verify.judge(made, facts, readings[made.host])
@@ -68,12 +72,21 @@ def diagnose(
 
 
 def read_tools(
-    hosts: Sequence[Target], request: PlanRequest, on_result: OnResult, question: Mapping[str, object] | None = None
+    hosts: Sequence[Target],
+    request: PlanRequest,
+    on_result: OnResult,
+    question: Mapping[str, object] = QUESTION,
+    with_gds: Collection[str] = (),
 ) -> tuple[dict[str, Mapping[str, object]], dict[str, str]]:
     """Facts of each host by its tools, and the reasons of hosts that did not answer."""
     if not hosts:
         return {}, {}
-    asked = question or QUESTION
-    results = run_on_all(hosts, lambda _: asked, forks=request.forks, timeout_s=request.timeout, on_result=on_result)
+    results = run_on_all(
+        hosts,
+        lambda host: WITH_GDS if host.name in with_gds else question,
+        forks=request.forks,
+        timeout_s=request.timeout,
+        on_result=on_result,
+    )
     answered = {result.host: result.answer["facts"] for result in results if result.answer is not None}
     return answered, {result.host: result.wrong for result in results if result.answer is None}

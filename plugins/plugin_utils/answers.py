@@ -33,6 +33,8 @@ TYPES: Mapping[str, type] = {
     "act": answer_types.Acted,
     "diagnose": answer_types.Diagnosed,
 }
+# In an answer only if they are named: GPUDirect Storage is read for a verification alone.
+OPTIONAL = ("seconds", "gds")
 # Tests of other hosts: subject of the facts, and the key of the request with the hosts to test.
 PEER_TESTS = {"names": "look_up", "reach": "peers"}
 
@@ -137,7 +139,7 @@ def _facts(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_facts(value: object, declared: type, only: Sequence[str], place: str) -> dict[str, Any]:
     facts: dict[str, Any] = typed_json.read(value, declared, place)
-    _require(place, facts, only or [name for name in typed_json.fields_of(declared) if name != "seconds"])
+    _require(place, facts, only or [name for name in typed_json.fields_of(declared) if name not in OPTIONAL])
     return _whole_subjects(facts, declared)
 
 

@@ -130,7 +130,9 @@ def stack_node(root: Path) -> Path:
     (root / "tmp").mkdir(exist_ok=True)
     program(root, "mokutil", "echo is already enrolled")
     program(root, "modinfo", 'case $4 in version) echo 570.86.15;; license) echo "Dual MIT/GPL";; esac')
-    program(root, "dpkg-query", "echo nvidia-dkms-570-open 570.86.15-1 installed")
+    row = r"nvidia-dkms-570-open\tamd64\t570.86.15-1\tinstall\tok\tinstalled\n"
+    short = "echo nvidia-dkms-570-open 570.86.15-1 installed"
+    program(root, "dpkg-query", f"""case "$3" in *Want*) printf '{row}';; *) {short};; esac""")
     program(root, "apt-mark", "echo nvidia-dkms-570-open")
     program(root, "apt-cache", "echo 'nvlsm | 2.0-1 | http://m/cuda Packages'")
     program(root, "apt-get", "echo '0 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -21,7 +22,7 @@ from gpuctl.workflows import gpu_node_apply, gpu_node_plan
 from tests.rig import Rig, TestHost
 from tests.rig.command import Gpuctl, Said, reach
 from tests.rig.host import wait_until
-from tests.rig.standin_packages import FOLDER, be_ubuntu, driver, offer
+from tests.rig.standin_packages import FOLDER, StandinPackage, be_ubuntu, driver, offer
 
 OLD, NEW = "580.105.08", "580.178.04"
 PACKAGES = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "standin-dkms")
@@ -30,6 +31,8 @@ STATE = """dpkg --get-selections; apt-mark showauto; apt-mark showhold
 find /etc /lib/modules /usr/share/keyrings /opt -xdev \\( -type f -o -type l \\) ! -name 'ld.so.cache' \
     ! -name 'modules.*' ! -path '/opt/site*' ! -path '/opt/mirror*' -exec sha256sum {} + | sort -k2
 find /etc /lib/modules -xdev -printf '%p %m %U %G %y\\n' | grep -v modules.[a-z] | sort"""
+
+KILL = "ps axo pid,args | awk '/apt-get|dpkg|python3|postinst|sleep 300/ && !/awk/ {print $1}' | xargs kill -9"
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +131,7 @@ def test_an_installation_that_was_killed_is_completed_by_the_next_run_and_undone
     path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
     running = gpuctl.start("bootstrap", "gpu-node", "-i", rig.inventory(), "--stack", path, "--yes")
     wait_until(lambda: host.exists("/root/begun"), 120, "the package is not being configured")
-    killed = "ps axo pid,args | awk '/apt-get|dpkg|python3|postinst|sleep 300/ && !/awk/ {print $1}' | xargs kill -9"
-    host.run("sh", "-c", killed, check=False)
+    host.run("sh", "-c", KILL, check=False)
     assert gpuctl.said(running).code == 3
     host.run("rm", "/root/slow")
     assert "nvidia-dkms-580-open" in host.run("dpkg", "--audit").stdout
@@ -144,6 +146,36 @@ def test_an_installation_that_was_killed_is_completed_by_the_next_run_and_undone
     assert state(host) == before
 
 
+def test_two_flavours_that_a_kill_left_are_one_after_the_next_run(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path
+) -> None:
+    waiting = f"depmod {kernel(host)}; if [ -e /root/slow ]; then touch /root/begun; sleep 300; fi"
+    other = StandinPackage("nvidia-dkms-580", f"{NEW}-1ubuntu1")
+    offer(host, [*driver(NEW, kernel(host), postinst=waiting), other], tmp_path)
+    host.run("sh", "-c", "rm -f /root/begun; apt-get install -qq -y nvidia-dkms-580")
+    before = state(host)
+    host.write("/root/slow", "")
+    path = tmp_path / "stack.yml"
+    path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
+    running = gpuctl.start("bootstrap", "gpu-node", "-i", rig.inventory(), "--stack", path, "--yes")
+    wait_until(lambda: host.exists("/root/begun"), 120, "the package is not being configured")
+    host.run("sh", "-c", KILL, check=False)
+    assert gpuctl.said(running).code == 3
+    host.run("rm", "/root/slow")
+    # apt may remove the other flavour first or last: here both are unpacked.
+    host.run("sh", "-c", f"dpkg --force-depends -i {FOLDER}/nvidia-dkms-580_*.deb; dpkg --configure -a")
+
+    one = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    assert one.code == 0, reasons(one, host)
+    assert set(versions(host).values()) == {f"{NEW}-1ubuntu1 hi", "3.0.1 ii"}
+    assert host.run("dpkg-query", "-W", "nvidia-dkms-580", check=False).returncode != 0
+    assert not any(knob["changed"] for knob in knobs(bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}"), host).values())
+    undone = undo(gpuctl, rig)
+    assert undone.code == 0, reasons(undone, host)
+    assert state(host) == before
+    host.run("apt-get", "purge", "-qq", "-y", "nvidia-dkms-580")
+
+
 def test_a_package_with_a_wrong_hash_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path) -> None:
     offer(host, driver(NEW, kernel(host)), tmp_path)
     listing = host.read(f"{FOLDER}/Packages")
@@ -154,6 +186,37 @@ def test_a_package_with_a_wrong_hash_changes_nothing(gpuctl: Gpuctl, rig: Rig, h
     assert done.code == 1
     assert "cannot download the packages" in knobs(done, host)["gpu_stack.driver"]["reason"]
     assert state(host) == before
+
+
+def test_a_full_disk_and_a_repository_that_vanishes_half_way_leave_the_packages_as_before(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, tmp_path: Path
+) -> None:
+    offer(host, [*driver(OLD, kernel(host)), *driver(NEW, kernel(host))], tmp_path)
+    assert bring(gpuctl, rig, tmp_path, f"{{driver: {OLD}}}").code == 0
+    before = state(host)
+    modules = f"/lib/modules/{kernel(host)}/updates"
+    # Room for the small packages, and not for the module beside the old one.
+    host.run("sh", "-c", f"cp -a {modules} /root/updates && mount -t tmpfs -o size=16k,nr_inodes=4 tmpfs {modules}")
+    host.run("sh", "-c", f"cp -a /root/updates/. {modules}/")
+    try:
+        full = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    finally:
+        host.run("umount", modules)
+    assert full.code == 1
+    assert "No space left on device" in knobs(full, host)["gpu_stack.driver"]["reason"]
+    assert set(versions(host).values()) == {f"{OLD}-1ubuntu1 hi", "3.0.1 ii"}
+    assert state(host) == before
+
+    moved = host.root / f"root/nvidia-modprobe_{NEW}-1ubuntu1_all.deb"
+    shutil.move(host.root / FOLDER[1:] / moved.name, moved)
+    vanished = bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}")
+    assert vanished.code == 1
+    assert "cannot download the packages" in knobs(vanished, host)["gpu_stack.driver"]["reason"]
+    assert state(host) == before
+    shutil.move(moved, host.root / FOLDER[1:])
+    assert bring(gpuctl, rig, tmp_path, f"{{driver: {NEW}}}").code == 0
+    assert set(versions(host).values()) == {f"{NEW}-1ubuntu1 hi", "3.0.1 ii"}
+    assert undo(gpuctl, rig).code == 0
 
 
 KEY_ROW = "Signed-By: /usr/share/keyrings/gpuctl-nvidia-cuda.asc"

@@ -1,11 +1,12 @@
-"""A roll-out of bootstrap gpu-node over real hosts, with stand-in packages by real apt: one host does not verify."""
+"""A roll-out of bootstrap gpu-node over eight real hosts, with stand-in packages by real apt."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,16 @@ LOADS = "depmod {}; touch /root/begun; while [ ! -e /root/loaded ]; do sleep 0.1
 
 @pytest.fixture
 def fleet(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TestHost]]:
-    """Two hosts of Ubuntu's kind with eight T4, on which an older driver is installed and runs."""
-    hosts = rig.up(["gpu1", "gpu2"], machine="g4dn_metal")
+    """Eight hosts of Ubuntu's kind with eight T4, on which an older driver is installed and runs."""
+    hosts = rig.up([f"gpu{number}" for number in range(1, 9)], machine="g4dn_metal")
+    kernel = hosts[0].run("uname", "-r").stdout.strip()
+    packages = [*driver(OLD, kernel), *driver(NEW, kernel, postinst=LOADS.format(kernel))]
+    scratch = tmp_path_factory.mktemp("packages")
+    names = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
     for host in hosts:
-        kernel = with_headers(host)
+        with_headers(host)
         host.standin("nvidia-smi")
-        loads = LOADS.format(kernel)
-        offer(host, [*driver(OLD, kernel), *driver(NEW, kernel, postinst=loads)], tmp_path_factory.mktemp("packages"))
-        names = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe")
+        offer(host, packages, scratch)
         host.run("apt-get", "-qq", "install", *(f"{name}={OLD}-1ubuntu1" for name in names))
         host.tree.put(VERSION, MODULE.format(OLD))
         show(host, OLD)
@@ -52,74 +55,77 @@ def show(host: TestHost, version: str, *, lost: int = 0) -> None:
     host.write(LISTING, f"<nvidia_smi_log><driver_version>{version}</driver_version>{rows}</nvidia_smi_log>\n")
 
 
-def load_when_installed(host: TestHost, *, lost: int = 0) -> threading.Thread:
-    """Play the kernel that loads the new module while its package is configured."""
+def begun(host: TestHost) -> bool:
+    """True once the new package is being configured."""
+    return (host.root / "root/begun").exists()
 
-    def load() -> None:
-        wait_until(lambda: host.exists("/root/begun"), 60, "the package is not being configured")
-        host.tree.put(VERSION, MODULE.format(NEW))
-        show(host, NEW, lost=lost)
-        host.write("/root/loaded", "")
 
-    thread = threading.Thread(target=load, daemon=True)
+def load(host: TestHost, *, lost: int = 0) -> None:
+    """Play the kernel, which loads the new module; `lost`: GPUs that do not come up with it."""
+    host.tree.put(VERSION, MODULE.format(NEW))
+    show(host, NEW, lost=lost)
+    host.write("/root/loaded", "")
+
+
+@contextmanager
+def loading(hosts: Sequence[TestHost], lost: Mapping[str, int]) -> Iterator[None]:
+    """Load the new module on each of these hosts while its package is configured."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        due = list(hosts)
+        while due and not ended.wait(0.1):
+            for host in [host for host in due if begun(host)]:
+                load(host, lost=lost.get(host.name, 0))
+                due.remove(host)
+
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
-    return thread
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def words(rig: Rig, tmp_path: Path) -> tuple[str | Path, ...]:
     path = tmp_path / "stack.yml"
     path.write_text(f"gpu_stack: {{driver: {NEW}}}\n")
-    options = ("--stack", path, "--batch", "1", "--max-fail", "0", "-o", "json", "--yes")
+    options = ("--stack", path, "--batch", "2", "--max-fail", "0", "-o", "json", "--yes")
     return ("bootstrap", "gpu-node", "-i", rig.inventory(), *options)
 
 
-def roll(gpuctl: Gpuctl, rig: Rig, tmp_path: Path) -> Said:
-    return gpuctl(*words(rig, tmp_path))
+def states(done: Said) -> list[str]:
+    assert done.out, done.err
+    return [row["status"] for row in done.hosts.values()]
 
 
-def test_a_host_that_does_not_verify_stops_the_roll_out_and_the_next_run_goes_on(
+def test_eight_hosts_in_batches_of_two_with_a_dead_controller_and_a_host_that_does_not_verify(
     gpuctl: Gpuctl, rig: Rig, fleet: list[TestHost], tmp_path: Path
 ) -> None:
-    first, second = fleet
-    loading = load_when_installed(first, lost=1)
-    stopped = roll(gpuctl, rig, tmp_path)
-    loading.join()
-    assert stopped.code == 3, stopped.err
-    rows = stopped.hosts
-    assert (rows[first.name]["status"], rows[first.name]["step"]) == ("failed", "verify"), rows
-    assert "nvidia-smi lists 7 of 8 GPUs" in rows[first.name]["error"]["wrong"]
-    assert (rows[second.name]["status"], second.exists("/root/begun")) == ("not started", False)
-
-    show(first, NEW)
-    loading = load_when_installed(second)
-    resumed = roll(gpuctl, rig, tmp_path)
-    loading.join()
-    assert {name: row["status"] for name, row in resumed.hosts.items()} == {
-        first.name: "up to date",
-        second.name: "done",
-    }, resumed.err
-    assert resumed.code == 0
-    assert "batch 1 of 1: verify gpu2" in resumed.err
-
-
-def test_killed_while_a_host_configures_its_driver_the_same_command_goes_on(
-    gpuctl: Gpuctl, rig: Rig, fleet: list[TestHost], tmp_path: Path
-) -> None:
-    first, second = fleet
     running = gpuctl.start(*words(rig, tmp_path))
-    wait_until(lambda: first.exists("/root/begun"), 90, "the package is not being configured")
+    wait_until(lambda: all(begun(host) for host in fleet[:2]), 120, "the packages are not being configured")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
-    assert not second.exists("/root/begun")
-    first.tree.put(VERSION, MODULE.format(NEW))
-    show(first, NEW)
-    first.write("/root/loaded", "")
-    loading = load_when_installed(second)
-    resumed = roll(gpuctl, rig, tmp_path)
-    loading.join()
-    assert resumed.code == 0, resumed.err
-    assert {row["status"] for row in resumed.hosts.values()} <= {"done", "up to date"}
-    assert resumed.hosts[second.name]["status"] == "done"
+    assert not any(begun(host) for host in fleet[2:])
+    for host in fleet[:2]:
+        load(host)
+
+    ill = fleet[3]
+    with loading(fleet[2:], {ill.name: 1}):
+        stopped = gpuctl(*words(rig, tmp_path))
+    assert stopped.code == 3, stopped.err
+    row = stopped.hosts[ill.name]
+    assert (row["status"], row["step"]) == ("failed", "verify"), row
+    assert "nvidia-smi lists 7 of 8 GPUs" in row["error"]["wrong"]
+    assert states(stopped).count("not started") == 4
+    assert not any(begun(host) for host in fleet[4:])
+
+    show(ill, NEW)
+    with loading(fleet[4:], {}):
+        resumed = gpuctl(*words(rig, tmp_path))
+    assert (resumed.code, states(resumed)) == (0, ["up to date"] * 4 + ["done"] * 4), resumed.err
+    assert "batch 2 of 2: verify gpu7, gpu8" in resumed.err
     for host in fleet:
         assert host.run("dpkg-query", "-Wf", "${Version}", "nvidia-dkms-580-open").stdout == f"{NEW}-1ubuntu1"
         assert host.run("dpkg", "--audit").stdout == ""

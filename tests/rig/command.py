@@ -46,6 +46,7 @@ class Gpuctl:
         self.home = home
         self.temporary = home / "tmp"
         self.temporary.mkdir()
+        self.limit_s = 120.0  # for one run
         (home / "passwd").write_text(f"root:x:0:0:root:{home}:/bin/sh\n")
 
     def __call__(self, *words: object, **environment: str) -> Said:
@@ -54,7 +55,7 @@ class Gpuctl:
 
     def said(self, running: subprocess.Popen[str]) -> Said:
         """Wait for one that was started."""
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=self.limit_s)
         return Said(running.returncode, out, err)
 
     def start(self, *words: object, stderr: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:

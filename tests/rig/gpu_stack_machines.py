@@ -52,6 +52,8 @@ BARE = HostGpuFacts(
     efa_module="",
     gdrdrv_module="",
     gdrdrv_device=False,
+    nvidia_fs_module="",
+    gdscheck_lacks="",
     nccl_tests="",
     nccl_tests_lacks=(),
     compute=(),
@@ -65,6 +67,7 @@ def offered(request: StackRequest, known: Knowledge, kernel: str | None = BARE.k
     versions |= dict.fromkeys(known.toolkit[0].packages, f"{request.toolkit}-1")
     versions |= {name: f"1:{request.dcgm}" for row in known.dcgm for name in row.packages}
     versions |= {name: str(request.gdrcopy) for row in known.gdrcopy for name in row.packages}
+    versions |= {name: str(request.gds) for row in known.gds for name in row.packages}
     free = {name for row in known.sets for name in row.free}
     return {
         name.replace("{kernel}", kernel or ""): ("2025.10.11-1" if name in free else version,)

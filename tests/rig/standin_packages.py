@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,12 +59,17 @@ class StandinPackage:
 
 def offer(host: TestHost, packages: Sequence[StandinPackage], scratch: Path) -> None:
     """Give the host a local repository with these packages, and no other."""
-    folder = scratch / f"site-{host.name}"
-    folder.mkdir(exist_ok=True)
+    folder, built = scratch / f"site-{host.name}", scratch / "built"
+    for path in (folder, built):
+        path.mkdir(exist_ok=True)
     host.run("mkdir", "-p", FOLDER)
     for package in packages:
-        if not (folder / f"{package.name}_{package.version}_all.deb").exists():
-            subprocess.run(["cp", package.build(folder), host.root / FOLDER[1:]], check=True)
+        name = f"{package.name}_{package.version}_all.deb"
+        if not (folder / name).exists():
+            # Hosts that share the folder get the same file; a package that differs comes with another folder.
+            file = built / name if (built / name).exists() else package.build(built)
+            shutil.copy(file, folder)
+            shutil.copy(file, host.root / FOLDER[1:])
     wanted = {f"{package.name}_{package.version}_all.deb" for package in packages}
     for path in folder.glob("*.deb"):
         if path.name not in wanted:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .facts.folders import FOLDERS
 from .host import PATH, Host
 from .model import Unreadable
+from .safe_program import on_host, unsafe
 from .smi import ask
 
 ABOVE = "/opt/gpuctl"
@@ -174,27 +175,6 @@ def _not_built_for(host: Host, nvcc: str, compute: Sequence[str]) -> list[str]:
     return [f"{nvcc} makes no code for {', '.join(lacking)}: install a CUDA toolkit that does"]
 
 
-def _on_host(host: Host, real: str) -> str:
-    """The host's path of a resolved path on this machine."""
-    return f"/{os.path.relpath(real, os.path.realpath(host.real('/')))}"
-
-
-def _unsafe(host: Host, program: str) -> str:
-    """Why a program with its resolved path must not be run: others could replace it. "" if it may be."""
-    base = os.path.realpath(host.real("/"))
-    path = program
-    while True:
-        status = os.stat(path)
-        shown = "/" if path == base else _on_host(host, path)
-        if status.st_uid not in {0, os.geteuid()}:
-            return f"{shown} belongs to another user"
-        if status.st_mode & 0o022:
-            return f"{shown} can be written by its group or by others"
-        if path in {base, "/"}:
-            return ""
-        path = os.path.dirname(path)
-
-
 def prove(host: Host, folder: str) -> tuple[str, str]:
     """(version of the test in a folder, "" if it prints none; why it does not run, "" if it does)."""
     path = f"{folder}/{TEST}"
@@ -202,9 +182,9 @@ def prove(host: Host, folder: str) -> tuple[str, str]:
         return "", f"{path} is missing, or no program"
     # The resolved path is run, as a link on the way to it may be replaced after the check.
     program = os.path.realpath(host.real(path))
-    if wrong := _unsafe(host, program):
+    if wrong := unsafe(host, program):
         return "", f"{path} is not run, as {wrong}: give it and its folders to root, writable by root alone"
-    done = host.run(_on_host(host, program), "-h", limit=PROOF_LIMIT_S)
+    done = host.run(on_host(host, program), "-h", limit=PROOF_LIMIT_S)
     match = _VERSION.search(done.out + done.err)
     if done.ok or "USAGE" in done.out + done.err:
         return match[1] if match else "", ""

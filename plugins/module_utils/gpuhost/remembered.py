@@ -12,7 +12,8 @@ class Remembered(Host):
     """Reads of a host, each file and unit once; only valid while nothing changes. Programs are run each time.
 
     `units`: unit -> its properties, as `resources.unit.show` has read them. `answers`: those of nvidia-smi, by its
-    arguments, as `smi.ask` has read them. `packages`: those of `resources.deb` or `resources.rpm_packages`.
+    arguments, as `smi.ask` has read them. `packages`: those of `resources.deb` or `resources.rpm_packages`. `holds`:
+    those of the former that are held.
     """
 
     def __init__(self, host: Host) -> None:
@@ -22,6 +23,7 @@ class Remembered(Host):
         self.units: dict[str, dict[str, str]] = {}
         self.answers: dict[tuple[str, ...], Result] = {}
         self.packages: dict[str, str] | None = None
+        self.holds: list[str] = []
 
     def read(self, path: str) -> str:
         if path not in self._texts:

@@ -60,6 +60,14 @@ def test_a_host_with_dnf_has_no_pin_and_its_kernel_is_held_by_a_pattern() -> Non
     assert "kernel*" in driver["holds"]
 
 
+def test_undo_names_removed_packages_that_it_cannot_restore_and_those_that_were_not_looked_up() -> None:
+    removes = {"nvidia-dkms-570": "570.1-1", "libnvidia-gl-570": "570.1-1", "cuda-12-9": "12.9.1-1"}
+    made, facts = planned(replace(MACHINES["T4"], packages={**removes, "nvidia-modprobe": "570.1-1"}))
+    offers = {**(facts.offers or {}), "nvidia-dkms-570": ("570.1-1",), "libnvidia-gl-570": ()}
+    knob = desired.knobs(replace(made, removes=removes), replace(facts, offers=offers), KNOWN, ("driver",))[0]["value"]
+    assert (knob["earlier"], knob["unasked"]) == (["nvidia-modprobe", "libnvidia-gl-570"], ["cuda-12-9"])
+
+
 def test_a_host_without_a_fabric_gets_none() -> None:
     assert knobs(MACHINES["L40S"])["fabric"] == {}
 

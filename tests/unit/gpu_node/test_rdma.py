@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.gpu_node import desired, verify
+from gpuctl.gpu_node import desired, rollout, verify
 from gpuctl.gpu_node.knowledge import knowledge
 from gpuctl.gpu_node.model import Component, HostGpuFacts, StackPlan, StackRequest
 from gpuctl.gpu_node.plan import plan
@@ -282,6 +282,61 @@ def test_dmabuf_is_verified_by_the_running_module() -> None:
         host = replace(HOST, running_open=running, offers=offered(request, KNOWN))
         made = plan("node-1", host, request, KNOWN, date(2026, 11, 27))
         assert verdicts(made, host) == {"peer memory": verdict}
+
+
+def storage(facts: HostGpuFacts, gdrcopy: str | None = None) -> StackPlan:
+    request = StackRequest(None, gdrcopy=gdrcopy, gds="2.26.6-1")
+    return plan("node-1", replace(facts, offers=offered(request, KNOWN)), request, KNOWN, date(2026, 11, 27))
+
+
+def test_gds_is_nvidia_fs_beside_the_open_module_and_counts_once_it_is_loaded() -> None:
+    made = storage(HOST, "2.5.2-1")
+    assert not made.refused, made.findings
+    value = rdma(made)
+    assert value["versions"] == {"gdrdrv-dkms": "2.5.2-1", "libgdrapi": "2.5.2-1", "nvidia-fs-dkms": "2.26.6-1"}
+    assert value["holds"] == ["gdrdrv-dkms", "libgdrapi", "nvidia-fs-dkms"]
+    assert (value["built"], value["modules"]) == ({"gdrdrv": "2.5", "nvidia_fs": "2.26.6"}, ["gdrdrv", "nvidia_fs"])
+    assert value["shown"] == "GDRCopy 2.5.2-1, GDS 2.26.6-1"
+    installed = replace(HOST, packages={**(HOST.packages or {}), "nvidia-fs-dkms": "2.26.6-1"})
+    assert part(storage(installed), "gds").installed == "2.26.6-1, nvidia_fs not loaded"
+    assert part(storage(replace(installed, nvidia_fs_module="2.24.2")), "gds").changes is True
+    assert part(storage(replace(installed, nvidia_fs_module="2.26.6")), "gds").changes is False
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "message"),
+    [
+        ({"installed_open": False, "running_open": False}, Verdict.FAIL, "needs NVIDIA's open module"),
+        ({"installed_open": None, "unread": {"installed_open": "x"}}, Verdict.UNKNOWN, "could not be read: x"),
+        ({"secure_boot": True, "mok_enrolled": True}, Verdict.FAIL, "not supported with Secure Boot"),
+        ({"secure_boot": None}, Verdict.UNKNOWN, "whether Secure Boot is on could not be read"),
+        ({"installed_module": ""}, Verdict.FAIL, "driver is not installed"),
+    ],
+)
+def test_gds_is_refused_where_it_cannot_work(facts: dict[str, Any], verdict: Verdict, message: str) -> None:
+    made = storage(replace(HOST, **{"running_module": "", **facts}))
+    rows = [one for one in made.findings if one.check == "gds"]
+    assert made.refused
+    assert any(one.verdict is verdict and message in one.message for one in rows), made.findings
+
+
+@pytest.mark.parametrize(
+    ("lacks", "unread", "reason"),
+    [
+        ("gdscheck is not installed", {}, "gdscheck is not installed"),
+        (None, {"gdscheck_lacks": "x"}, "gdscheck could not be looked up: x"),
+    ],
+)
+def test_gds_without_gdscheck_is_warned_of_and_stops_a_roll_out_before_it_drains(
+    lacks: str | None, unread: dict[str, str], reason: str
+) -> None:
+    facts = replace(HOST, gdscheck_lacks=lacks, unread=unread)
+    made = storage(facts)
+    assert any(one.verdict is Verdict.WARN and reason in one.message for one in made.findings if one.check == "gds")
+    steps = rollout.RolloutRequest(drain="slurm", reboot=True)
+    assert reason in rollout.hindrance(made, facts, steps, local=False)
+    assert not rollout.hindrance(storage(HOST), HOST, steps, local=False)
+    assert not rollout.hindrance(decide(facts, None, "2.5.2-1"), facts, steps, local=False)
 
 
 def test_dependencies_of_gdrcopy_belong_to_its_part() -> None:

@@ -49,6 +49,94 @@ def test_the_question_has_exact_versions_and_pins_for_what_they_depend_on() -> N
     assert "Pin: version 580.178.04*\nPin-Priority: 1000" in question["pins"]
 
 
+def test_packages_of_another_flavour_or_branch_are_removed_by_name() -> None:
+    """Debian's two modules do not conflict: the other one stays, and breaks by its dependencies."""
+    other = {"nvidia-dkms-580": "580.178.04-1", "libnvidia-compute-570": "570.1-1", "nvidia-persistenced": "570.1-1"}
+    question = resolution.question(decided(packages=other))
+    assert question is not None
+    assert question["packages"][-2:] == ["nvidia-dkms-580-", "libnvidia-compute-570-"]
+    held = replace(REQUEST, without=("libnvidia-compute-570",))
+    made = plan("node-1", replace(FACTS, packages=other), held, KNOWN, date(2026, 11, 27))
+    assert made.components[0].removes == ("nvidia-dkms-580",)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("cuda-drivers", "580.178.04-1"),
+        ("cuda-drivers", "580.95.05-1"),
+        ("nvidia-fabricmanager-580", "580.178.04-1"),
+        ("libnvidia-nscq-580", "580.178.04-1"),
+        ("nvidia-imex-580", "580.178.04-1"),
+        ("cuda-12-9", "12.9.1-1"),
+    ],
+)
+def test_metapackages_and_services_of_the_desired_branch_stay(name: str, version: str) -> None:
+    assert decided(packages={name: version, "nvidia-dkms-580": "580.178.04-1"}).components[0].removes == (
+        "nvidia-dkms-580",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("cuda-drivers", "570.133.20-1"),
+        ("nvidia-fabricmanager-570", "570.133.20-1"),
+        ("nvidia-imex-570", "570.133.20-1"),
+        ("libnvidia-compute", "590.44.01-1"),
+        ("nvidia-dkms-570-server-open", "570.133.20-0ubuntu1"),
+        ("libnvidia-compute-570-server", "570.133.20-0ubuntu1"),
+        ("nvidia-dkms-580-server", "580.178.04-0ubuntu1"),
+    ],
+)
+def test_drivers_and_services_of_another_branch_or_line_go(name: str, version: str) -> None:
+    assert decided(packages={name: version}).components[0].removes == (name,)
+
+
+BOTH = dict.fromkeys(
+    ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-modprobe", "nvidia-dkms-580"), "580.178.04-1"
+)
+
+
+@pytest.mark.parametrize("driver", [driver_version("580.178.04"), 580])
+def test_two_flavours_at_once_are_a_change_that_only_removes(driver: Any) -> None:
+    made = plan("node-1", replace(FACTS, packages=BOTH), StackRequest(driver), KNOWN, date(2026, 11, 27))
+    assert (made.changes, made.packages, made.components[0].removes) == (True, (), ("nvidia-dkms-580",))
+    question = resolution.question(made)
+    assert question is not None
+    assert question["packages"] == ["nvidia-dkms-580-"]
+    output = "Remv nvidia-dkms-580 [580.178.04-1]\n0 upgraded, 0 newly installed, 1 to remove and 0 not upgraded.\n"
+    answer = {"manager": "apt", "output": output, "unread": {}}
+    made = resolution.resolved(made, answer, replace(FACTS, packages=BOTH), KNOWN)
+    assert (made.refused, made.removes) == (False, {"nvidia-dkms-580": "580.178.04-1"})
+    packages = {name: version for name, version in BOTH.items() if name != "nvidia-dkms-580"}
+    assert plan("node-1", replace(FACTS, packages=packages), REQUEST, KNOWN, date(2026, 11, 27)).changes is False
+
+
+@pytest.mark.parametrize(
+    ("removed", "removable", "verdict"),
+    [
+        ("cuda-12-9 [12.9.1-1]", (), Verdict.FAIL),
+        ("cuda-12-9 [12.9.1-1]", ("cuda-12-9",), Verdict.OK),
+        ("libnvidia-gl-570 [570.133.20-0ubuntu1]", (), Verdict.OK),  # as the driver that goes
+        ("libnvidia-gl-565 [565.57.01-0ubuntu1]", (), Verdict.FAIL),
+        ("nvidia-docker2 [2.13.0-1]", (), Verdict.FAIL),
+    ],
+)
+def test_what_is_no_part_of_the_driver_goes_only_if_the_site_lists_it(
+    removed: str, removable: tuple[str, ...], verdict: Verdict
+) -> None:
+    name, _, version = removed.partition(" ")
+    packages = {name: version.strip("[]"), "nvidia-utils-570": "570.133.20-0ubuntu1"}
+    facts = replace(FACTS, packages=packages)
+    request = replace(REQUEST, removable=removable)
+    made = plan("node-1", facts, request, KNOWN, date(2026, 11, 27))
+    output = f"Remv {removed}\nRemv nvidia-utils-570 [570.133.20-0ubuntu1]\n{WHOLE}{END}"
+    made = resolution.resolved(made, {"manager": "apt", "output": output, "unread": {}}, facts, KNOWN)
+    rows = {row.check: row for row in made.findings}
+    assert rows.get("transaction", rows["one version"]).verdict is verdict
+
+
 def test_a_busy_host_is_asked_and_one_without_versions_is_not() -> None:
     assert resolution.question(decided(busy=("2 processes on GPUs",)))
     assert resolution.question(decided(offers=None)) is None
@@ -61,7 +149,7 @@ def test_a_busy_host_is_asked_and_one_without_versions_is_not() -> None:
         (
             f"Remv bash [5.2]\n{WHOLE}{END}",
             "apt",
-            [("transaction", Verdict.WARN), ("one version", Verdict.OK)],
+            [("transaction", Verdict.FAIL), ("one version", Verdict.OK)],
         ),
         (f"Remv cuda-drivers-570 [570.1.1-1]\n{WHOLE}{END}", "apt", [("one version", Verdict.OK)]),
         (WHOLE, "apt", [("transaction", Verdict.UNKNOWN)]),

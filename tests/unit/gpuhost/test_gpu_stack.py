@@ -218,6 +218,8 @@ def test_an_earlier_version_that_is_gone_is_named_before_and_refused_by_undo(roo
     undo(root)
     row = {"version": "570.1", "selection": "install", "status": "installed"}
     packages.set(installed={**packages.data["installed"], NAMES[2]: row})
+    unknown = bring(root, NEW, check=True, unasked=[NAMES[2]])["knobs"][0]["notes"]
+    assert unknown == [f"whether rollback can restore these versions is unknown: {NAMES[2]}"]
     checked = bring(root, NEW, check=True, earlier=[NAMES[2]])
     assert checked["knobs"][0]["notes"] == [
         f"rollback cannot restore these versions, which no repository has: {NAMES[2]}"

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.efa.state import RECORD
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import stack
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import deb
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.lock import LIST
 
 from gpuctl.gpu_node.facts import host_gpu_facts
@@ -77,10 +78,18 @@ def root(tmp_path: Path) -> Path:
     program(tmp_path, "mokutil", 'echo "$2 is already enrolled"; exit 1')
     program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
     program(tmp_path, "modinfo", 'case $4 in version) echo 580.990.04;; license) echo "Dual MIT/GPL";; esac')
-    rows = "nvidia-dkms-580-open 580.990.04-1 installed\\nbash 5.2 installed\\nnvidia-imex 580.1.1-1 config-files\\n"
-    rows += "efa-config 1.18 installed\\n"
-    program(tmp_path, "dpkg-query", f"printf '{rows}'")
-    program(tmp_path, "apt-mark", "echo nvidia-dkms-580-open")
+    states = {
+        "nvidia-dkms-580-open": ("580.990.04-1", "hold", "installed"),
+        "bash": ("5.2", "install", "installed"),
+        "nvidia-imex": ("580.1.1-1", "deinstall", "config-files"),
+        "efa-config": ("1.18", "install", "installed"),
+    }
+    rows = [f"{name}\tamd64\t{version}\t{want}\tok\t{status}\n" for name, (version, want, status) in states.items()]
+    short = [f"{name}\t{version}\t{status}\n" for name, (version, _, status) in states.items()]
+    put(tmp_path, "/run/states", "".join(rows))
+    put(tmp_path, "/run/versions", "".join(short))
+    kind = 'case "$3" in *Want*) file=states;; *) file=versions;; esac'
+    program(tmp_path, "dpkg-query", f"{kind}; exec /bin/cat {tmp_path}/run/$file")
     program(tmp_path, "apt-get", "exit 1")
     program(
         tmp_path, "apt-cache", "printf 'nvlsm | 2.0-1 | http://m/ Packages\\nnvlsm | 1.0-1 | http://m/ Packages\\n'"
@@ -136,7 +145,7 @@ def test_a_whole_host_is_read(root: Path) -> None:
             }
         ],
         "keys": [{"name": KEY, "fingerprint": "A" * 40, "unusable": ""}],
-        "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": []},
+        "offers": {"nvlsm": ["2.0-1", "1.0-1"], "nope": [], "nvidia-dkms-580-open": []},
         "lists_age_days": 0,
         "efa_installed": "1.48.0",
         "efa_kind": "full",
@@ -147,6 +156,8 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "efa_module": "2.13.0g",
         "gdrdrv_module": "2.5",
         "gdrdrv_device": True,
+        "nvidia_fs_module": "",
+        "gdscheck_lacks": "gdscheck is not installed",
         "nccl_tests": "",
         "nccl_tests_lacks": [],
         "compute": [],
@@ -155,6 +166,29 @@ def test_a_whole_host_is_read(root: Path) -> None:
         "unread": {},
     }
     assert busy == []
+
+
+STATES = """dpkg\tamd64\t1.21\tinstall\tok\tinstalled
+libcuda1\tamd64\t535.1-1\thold\tok\tinstalled
+libcuda1\ti386\t525.1-1\tinstall\tok\tconfig-files
+nvidia-smi\tall\t535.1-1\thold\tok\thalf-configured
+nvidia-modprobe\tamd64\t535.1-1\thold\tok\tconfig-files
+libnvidia-ptxjit\ti386\t535.1-1\tinstall\tok\tinstalled
+"""
+
+
+def test_packages_of_two_architectures_and_holds_of_half_done_ones_are_read(root: Path) -> None:
+    put(root, "/run/states", STATES)
+    put(root, "/var/lib/apt/extended_states", "Package: libcuda1\nArchitecture: i386\nAuto-Installed: 1\n\n")
+    facts = read(root)
+    assert facts["packages"] == {"libcuda1": "535.1-1"}
+    assert facts["holds"] == ["libcuda1", "nvidia-modprobe", "nvidia-smi"]
+    assert facts["interrupted"] == ["nvidia-smi"]
+    assert deb.states(Host(root), ["libcuda1", "libcuda1:i386", "libnvidia-ptxjit"]) == {
+        "libcuda1": "535.1-1 manual hold",
+        "libcuda1:i386": "config-files",
+        "libnvidia-ptxjit": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -167,11 +201,13 @@ def test_an_ib_core_without_the_interface_is_read_as_such(root: Path, symbols: s
 
 
 def test_modules_without_a_version_are_in_tree_for_efa_and_unreadable_for_gdrdrv(root: Path) -> None:
+    put(root, "/sys/module/nvidia_fs/version", "2.26.6\n")
     for name in ("efa", "gdrdrv"):
         (root / f"sys/module/{name}/version").unlink()
     (root / "dev/gdrdrv").unlink()
     facts = read(root)
     assert (facts["efa_module"], facts["gdrdrv_module"], facts["gdrdrv_device"]) == ("", None, False)
+    assert facts["nvidia_fs_module"] == "2.26.6"
     assert facts["unread"] == {"gdrdrv_module": "/sys/module/gdrdrv/version is missing"}
 
 
@@ -197,7 +233,7 @@ def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
     facts = read(tmp_path)
     known = {name: value for name, value in facts.items() if value is not None}
     nccl = {"nccl_tests", "nccl_tests_lacks", "compute"}  # of a request without them
-    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "unread", *nccl}
+    assert known.keys() == {"architecture", "cdi", "pins", "busy", "additions", "gdscheck_lacks", "unread", *nccl}
     expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
     assert facts["unread"].keys() == expected
 
@@ -209,7 +245,7 @@ def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
         ("mokutil", "echo cannot read MokListRT >&2; exit 255", "mok_enrolled"),
         ("modinfo", "echo broken >&2; exit 2", "installed_module"),
         ("dpkg-query", "exit 2", "packages"),
-        ("apt-mark", "exit 100", "holds"),
+        ("dpkg-query", "exit 2", "holds"),
         ("gpg", "echo no valid OpenPGP data >&2; exit 2", "keys"),
         ("apt-cache", "echo The package lists are damaged >&2; exit 100", "offers"),
     ],
@@ -263,7 +299,7 @@ def test_a_machine_with_bios_has_no_secure_boot(root: Path) -> None:
 
 
 def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
-    for name in ("dpkg-query", "apt-mark", "apt-get"):
+    for name in ("dpkg-query", "apt-get"):
         (root / "usr/bin" / name).unlink()
     program(root, "rpm", "printf 'nvidia-driver-cuda 3:580.990.04-1.el9 installed\\nnvlsm 0:2025.1-1 installed\\n'")
     program(root, "dnf", "exit 1")

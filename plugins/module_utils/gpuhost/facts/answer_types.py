@@ -189,6 +189,32 @@ class PeerMemoryFacts(TypedDict):
     unread: Reasons
 
 
+class GdsCheck(TypedDict):
+    """See `gds.parse`."""
+
+    is_verified: bool
+    supported: list[str]
+    is_compat_forced: bool | None
+    gpus: Count
+    gpus_without: list[str]
+
+
+class GdsCounters(TypedDict):
+    """See `gds.counters`."""
+
+    reads: Count | None
+    writes: Count | None
+    active: Count
+
+
+class GdsFacts(TypedDict):
+    """See `gds.read`."""
+
+    check: GdsCheck | None
+    counters: GdsCounters | None
+    unread: Reasons
+
+
 class LimitsFacts(TypedDict):
     """See `limits.read`."""
 
@@ -283,6 +309,7 @@ class Facts(TypedDict, total=False):
     names: NamesFacts | UnreadSubject
     jobs: JobsFacts | UnreadSubject
     reach: ReachFacts | UnreadSubject
+    gds: GdsFacts | UnreadSubject
     seconds: Amount
 
 
@@ -693,6 +720,8 @@ class Stack(TypedDict):
     efa_module: str | None
     gdrdrv_module: str | None
     gdrdrv_device: bool | None
+    nvidia_fs_module: str | None
+    gdscheck_lacks: str | None
     nccl_tests: str | None
     nccl_tests_lacks: list[str] | None
     compute: list[str] | None

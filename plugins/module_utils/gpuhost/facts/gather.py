@@ -28,6 +28,15 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
+def _gds(host: Host, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    from . import gds  # no run of NCCL needs it
+
+    return gds.read(host, request)
+
+
+ON_REQUEST: dict[str, Subject] = {"gds": _gds}  # only if `only` names them
+
+
 def gather(host: Host, request: Mapping[str, Any], all_subjects: Mapping[str, Subject] = SUBJECTS) -> dict[str, Any]:
     """Read all subjects in parallel, as nvidia-smi alone may take seconds.
 
@@ -36,7 +45,8 @@ def gather(host: Host, request: Mapping[str, Any], all_subjects: Mapping[str, Su
     subjects), and those of a subject's own.
     """
     request_with_user = {**request, "user": login.login_user(host)}
-    subjects = {name: read for name, read in all_subjects.items() if name in request.get("only", all_subjects)}
+    only = request.get("only", all_subjects)
+    subjects = {name: read for name, read in {**all_subjects, **ON_REQUEST}.items() if name in only}
     started = time.monotonic()
     with ThreadPoolExecutor(len(all_subjects)) as pool:
         futures = {name: pool.submit(_read, read, host, request_with_user) for name, read in subjects.items()}

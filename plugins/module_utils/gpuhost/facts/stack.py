@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from .. import model, nccl_tests
 from ..efa import state as efa
 from ..host import Host, Result
+from ..remembered import Remembered
 from ..resources import deb, lock, rpm
 from ..resources.module import module_info
-from . import additions, cdi, gpu_xml, package_lists, peer_memory, repositories
+from . import additions, cdi, gds, gpu_xml, package_lists, peer_memory, repositories
 from . import busy as jobs
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"
 _CONCERNS = re.compile(
     r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^gdrdrv|^libgdrapi|^linux-(image|headers)-|^kernel"
 )
+_OF_DRIVER = re.compile(r"nvidia|^cuda-drivers|^libcuda1$|^libnvsdm|^datacenter-gpu")
 _SMI_GPU = re.compile(r"^GPU \d+: ", re.MULTILINE)
 
 
@@ -45,7 +47,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
     module, `mok_enrolled` without Secure Boot, `efa_kind` without a record, `peer_symbols` without ib_core;
-    then they have no reason. `efa_module` and `gdrdrv_module` are "" if they are not loaded. Request:
+    then they have no reason. `efa_module`, `gdrdrv_module` and `nvidia_fs_module` are "" without the module. Request:
     `look_up`, names of packages whose versions in the repositories are read; `sources`, repositories that count as
     well, see `additions.read`; `nccl_tests`, the `version` to build or the `folder` to check, without which `compute`
     and `nccl_tests_lacks` are empty.
@@ -55,6 +57,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     look_up = [str(name) for name in request.get("look_up", ())]
     tests = request.get("nccl_tests") or {}
     wanted = {"look_up": look_up, "sources": request.get("sources", ()), "nccl_tests_request": tests, "read once": {}}
+    host = Remembered(host)
     for name, reader in READERS.items():
         try:
             facts[name] = reader(host, {**wanted, **facts})
@@ -171,9 +174,10 @@ def _distribution(host: Host, facts: Mapping[str, Any]) -> str:
 def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
     """Installed packages that concern the stack; several versions of one, such as kernels of RHEL, are the last."""
     if host.which("dpkg-query"):
-        result = host.run("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n")
-    else:
-        result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
+        # Those of another architecture are no part of the driver's set; apt changes them with theirs.
+        debs = {name: deb.version_of(text) for name, text in _debs(host).items() if ":" not in name}
+        return {name: version for name, version in debs.items() if version and _CONCERNS.search(name)}
+    result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
     if not result.ok:
         raise Unreadable(result.last_line)
     rows = [line.split() for line in result.out.splitlines()]
@@ -181,6 +185,16 @@ def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
         raise Unreadable("the package manager's list is not understood")  # a package that is not installed has 2 cells
     installed = (row for row in rows if len(row) == 3 and row[2] == "installed" and _CONCERNS.search(row[0]))
     return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
+
+
+def _debs(host: Host) -> Mapping[str, str]:
+    try:
+        known = deb.every_state(host)
+    except model.Unreadable as error:
+        raise Unreadable(str(error)) from error
+    if not known:
+        raise Unreadable("the package manager's list is not understood")
+    return known
 
 
 def _interrupted(host: Host, facts: Mapping[str, Any]) -> list[str]:
@@ -199,13 +213,13 @@ def interrupted_rpms(host: Host) -> list[str]:
 
 
 def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
-    if host.which("apt-mark"):
-        result = host.run("apt-mark", *package_lists.APT_READ_ONLY, "showhold")
-        if not result.ok:
-            raise Unreadable(result.last_line)
-        return result.out.split()
+    if host.which("dpkg-query"):
+        # `apt-mark showhold` builds apt's cache of all package lists first; beside these it prints packages that were
+        # held without ever being installed.
+        _debs(host)
+        return sorted(deb.holds(host))
     if not host.which("dnf"):
-        raise Unreadable("neither apt-mark nor dnf is on this host")
+        raise Unreadable("neither dpkg-query nor dnf is on this host")
     try:
         lines = (host.read_or_none(lock.place(host)) or "").splitlines()
     except model.Unreadable as error:
@@ -305,9 +319,12 @@ def _offers(host: Host, facts: Mapping[str, Any]) -> dict[str, list[str]]:
         raise Unreadable("the running kernel is unknown")
     if not package_lists.manager(host):
         raise Unreadable("neither apt-get nor dnf is on this host")
+    # Versions to which undo returns, also of packages of other names that a change removes.
+    present = [name for name in facts["packages"] or () if _OF_DRIVER.search(name)]
+    names = [*facts["look_up"], *(present if package_lists.manager(host) == "apt" else ())]
     usable = [row for row in facts["additions"] or () if not row["wrong"]]
     with additions.apt_with(host, usable) as options:
-        return package_lists.offered(host, facts["look_up"], facts["kernel"], options)
+        return package_lists.offered(host, names if facts["look_up"] else (), facts["kernel"], options)
 
 
 def _lists_age_days(host: Host, facts: Mapping[str, Any]) -> int:
@@ -391,10 +408,22 @@ def _efa_module(host: Host, facts: Mapping[str, Any]) -> str:
 
 
 def _gdrdrv_module(host: Host, facts: Mapping[str, Any]) -> str:
-    """Version of the loaded gdrdrv; "" if it is not loaded."""
+    return _loaded(host, "gdrdrv")
+
+
+def _nvidia_fs_module(host: Host, facts: Mapping[str, Any]) -> str:
+    return _loaded(host, "nvidia_fs")
+
+
+def _gdscheck_lacks(host: Host, facts: Mapping[str, Any]) -> str:
+    return gds.hindrance(host)
+
+
+def _loaded(host: Host, module: str) -> str:
+    """Version of a loaded module; "" if it is not loaded."""
     if not host.exists("/sys/module"):
         raise Unreadable("/sys/module is missing")
-    return _value(host, "/sys/module/gdrdrv/version") if host.exists("/sys/module/gdrdrv") else ""
+    return _value(host, f"/sys/module/{module}/version") if host.exists(f"/sys/module/{module}") else ""
 
 
 def _gdrdrv_device(host: Host, facts: Mapping[str, Any]) -> bool:
@@ -492,6 +521,8 @@ READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
     "efa_module": _efa_module,
     "gdrdrv_module": _gdrdrv_module,
     "gdrdrv_device": _gdrdrv_device,
+    "nvidia_fs_module": _nvidia_fs_module,
+    "gdscheck_lacks": _gdscheck_lacks,
     "compute": _compute,
     "nccl_tests": _nccl_tests,
     "nccl_tests_lacks": _nccl_tests_lacks,

@@ -37,7 +37,8 @@ class Part(NamedTuple):
     `versions`: package -> full version; `named`: those that are wanted for themselves, the others are dependencies.
     `removes`: packages that go. `holds`: packages to hold, if they are there. `repositories` and `files`: path ->
     content. `units`: to enable, and with `start` to start. `driver`: version that the module for the running kernel
-    must have, "" for none. `earlier`: packages whose present version no repository has any more.
+    must have, "" for none. `earlier`: packages whose present version no repository has any more; `unasked`: those of
+    which no repository was asked.
     `runtimes`: True to let container runtimes know NVIDIA's. `efa`: what EFA's installer is to do, see `_efa.read`.
     `nccl_tests`: what is built or checked, see `_nccl_tests.read`.
     `built`: further modules that DKMS builds, with their versions. `modules`: to be loaded, by one of `files`; a file
@@ -56,6 +57,7 @@ class Part(NamedTuple):
     start: bool = True
     driver: str = ""
     earlier: Sequence[str] = ()
+    unasked: Sequence[str] = ()
     runtimes: bool = False
     efa: Mapping[str, Any] = {}
     nccl_tests: Mapping[str, str] = {}
@@ -92,6 +94,7 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
     if part.efa:
         driver_changes = driver is not None and bool(driver.shown and not driver.refused and _packages(host, driver))
         return _efa.read(snapshot, knob, part.efa, driver_changes=driver_changes)
+    host = _read_once(snapshot, by)
     runtimes = _container_runtimes.files(host) if part.runtimes else {}
     files = tuple(
         step
@@ -121,6 +124,11 @@ def _read(snapshot: HostSnapshot, knob: Knob, part: Part, driver: Part | None) -
     if steps or not lost:
         return reading
     return reading.but(state=FAILED, reason=f"{lost[0]} is loaded, but {DEVICES[lost[0]]} does not exist")
+
+
+def _read_once(snapshot: HostSnapshot, by: str) -> Host:
+    """The host, with one list of packages for all parts: dpkg prints all as fast as one, rpm does not."""
+    return snapshot.unchanging if by == "apt" else snapshot.host
 
 
 def _loaded(part: Part, absent: Sequence[str]) -> str:
@@ -242,6 +250,9 @@ def _earlier(part: Part, packages: Sequence[Step]) -> tuple[str, ...]:
         for step in packages
         if step.setting.startswith(PACKAGES) and deb.version_of(step.before) not in ("", deb.version_of(step.after))
     }
-    gone = [name for name in part.earlier if name in replaced]
-    shown = ", ".join(gone[:4])
-    return (f"rollback cannot restore these versions, which no repository has: {shown}",) if gone else ()
+    notes = {
+        "rollback cannot restore these versions, which no repository has": part.earlier,
+        "whether rollback can restore these versions is unknown": part.unasked,
+    }
+    named = {text: [name for name in names if name in replaced] for text, names in notes.items()}
+    return tuple(f"{text}: {', '.join(names[:4])}{' …' * (len(names) > 4)}" for text, names in named.items() if names)

@@ -24,7 +24,7 @@ APT = (
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
 )
 UNREPAIRED = "the next run repairs it"  # ends the error of a transaction that could not be taken back
-_FORM = "${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Eflag}\t${db:Status-Status}\n"
+_FORM = "${Package}\t${Architecture}\t${Version}\t${db:Status-Want}\t${db:Status-Eflag}\t${db:Status-Status}\n"
 _INST = re.compile(r"^Inst (\S+?)(?::\w+)? (?:\[[^\]]+\] )?\((\S+)", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)? ", re.MULTILINE)
 # In the output of a package manager that failed, from the most telling to the least.
@@ -62,28 +62,68 @@ class Deb:
             raise RuntimeError(wrong)
 
 
+class Known(NamedTuple):
+    """Packages as dpkg knows them: their texts by name, and names that are held.
+
+    Names are those of the host's architecture, or of all; others have theirs, as in libcuda1:i386. Holds count in every
+    state, also of a package that is half done or removed; dpkg does not list those that were never installed.
+    """
+
+    texts: dict[str, str]
+    holds: list[str]
+
+
 def states(host: Host, names: Iterable[str]) -> dict[str, str | None]:
     """The texts of packages, by one query to dpkg."""
     names = list(names)
-    if isinstance(host, Remembered):
-        if host.packages is None:
-            host.packages = _query(host, [])
-        known: Mapping[str, str] = host.packages
-    else:
-        known = _query(host, names)
+    known = every_state(host) if isinstance(host, Remembered) else _query(host, names).texts
     return {name: known.get(name) for name in names}
 
 
-def _query(host: Host, names: list[str]) -> dict[str, str]:
-    """Texts of these packages, without names of all."""
-    result = host.run("dpkg-query", "-W", "-f", _FORM, *(["--", *names] if names else []))
+def every_state(host: Host) -> Mapping[str, str]:
+    """The texts of all packages, by one query to dpkg."""
+    return _all(host).texts
+
+
+def holds(host: Host) -> list[str]:
+    """Packages that are held, by the same query."""
+    return _all(host).holds
+
+
+def _all(host: Host) -> Known:
+    if not isinstance(host, Remembered):
+        return _query(host, [])
+    if host.packages is None:
+        host.packages, host.holds = _query(host, [])
+    return Known(host.packages, host.holds)
+
+
+def _query(host: Host, names: list[str]) -> Known:
+    """These packages, without names all."""
+    # The package dpkg names the host's architecture.
+    result = host.run("dpkg-query", "-W", "-f", _FORM, *(["--", "dpkg", *names] if names else []))
     if not result.ok and "no packages found" not in result.err:
         raise Unreadable(f"dpkg-query: {result.last_line}")
-    marks = host.read_or_none(MARKS) or ""
-    auto = set(re.findall(r"^Package: (\S+)\n(?:.+\n)*?Auto-Installed: 1$", marks, re.MULTILINE))
     rows = [line.split("\t") for line in result.out.splitlines()]
-    texts = {row[0]: _text(*row[1:], auto=row[0] in auto) for row in rows if len(row) == 5}
-    return {name: text for name, text in texts.items() if text is not None}
+    if any(len(row) != _FORM.count("$") for row in rows):
+        raise Unreadable("the list of dpkg-query is not understood")
+    native = next((row[1] for row in rows if row[0] == "dpkg"), "")
+    marks = re.findall(r"^Package: (\S+)\n((?:.+\n)*?)Auto-Installed: 1$", host.read_or_none(MARKS) or "", re.MULTILINE)
+    auto = {
+        name
+        for name, rest in marks
+        if not native or "Architecture: " not in rest or f"Architecture: {native}\n" in rest
+    }
+    known = Known({}, [])
+    for plain, architecture, *row in rows:
+        is_foreign = bool(native) and architecture not in (native, "all", "")
+        name = f"{plain}:{architecture}" if is_foreign else plain
+        text = _text(*row, auto=plain in auto)
+        if text is not None:
+            known.texts[name] = text
+        if row[1] == "hold":
+            known.holds.append(name)
+    return known
 
 
 def _text(version: str, selection: str, flag: str, status: str, *, auto: bool) -> str | None:
@@ -238,8 +278,7 @@ def _mark(host: Host, desired: Mapping[str, str | None]) -> None:
 
 def interrupted(host: Host) -> list[str]:
     """Packages that an interrupted or failed dpkg has left half done, and "dpkg" if its journal is not merged."""
-    rows = _query(host, [])
-    broken = [name for name, text in rows.items() if text != REMOVED and not version_of(text)]
+    broken = [name for name, text in every_state(host).items() if text != REMOVED and not version_of(text)]
     journal = [name for name in host.listdir("/var/lib/dpkg/updates") if name.isdigit()]
     return [*sorted(broken), *(["dpkg"] if journal else [])]
 
