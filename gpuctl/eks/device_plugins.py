@@ -6,43 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.kube_nodes import GPU
+from gpuctl.eks import registries
 
 Object = dict[str, Any]
 EFA = "vpc.amazonaws.com/efa"
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
-TYPE_LABEL = "node.kubernetes.io/instance-type"
 NAMESPACE = "kube-system"
 LABELS = {"app.kubernetes.io/managed-by": "gpuctl"}
 PLUGINS_FOLDER = "/var/lib/kubelet/device-plugins"
-# Accounts of EKS's registries in regions that have one of their own.
-# Source: Amazon EKS user guide, "View Amazon container image registries for Amazon EKS add-ons".
-REGISTRY = "602401143452"
-REGISTRIES = {
-    "af-south-1": "877085696533",
-    "ap-east-1": "800184023465",
-    "ap-east-2": "533267051163",
-    "ap-south-2": "900889452093",
-    "ap-southeast-3": "296578399912",
-    "ap-southeast-4": "491585149902",
-    "ap-southeast-5": "151610086707",
-    "ap-southeast-6": "333609536671",
-    "ap-southeast-7": "121268973566",
-    "ca-west-1": "761377655185",
-    "cn-north-1": "918309763551",
-    "cn-northwest-1": "961992271922",
-    "eu-central-2": "900612956339",
-    "eu-south-1": "590381155156",
-    "eu-south-2": "455263428931",
-    "il-central-1": "066635153087",
-    "me-central-1": "759879836304",
-    "me-south-1": "558608220178",
-    "mx-central-1": "730335286997",
-    "us-gov-east-1": "151742754352",
-    "us-gov-west-1": "013241004608",
-}
 # Bottlerocket's NVIDIA variants bring NVIDIA's device plugin in the image. Source: bottlerocket-os documentation.
 WITH_NVIDIA_PLUGIN = "BOTTLEROCKET_"
+# Programs of NVIDIA's image beside its device plugin. Source: NVIDIA/k8s-device-plugin, deployments/helm.
+OTHER_PROGRAMS = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
 WITH_DRIVER = ("NVIDIA", "CUSTOM")  # parts of types of images that have a driver, or may have one
 
 
@@ -71,7 +48,7 @@ AWS_EFA = Plugin(
     "AWS's EFA plugin",
     "gpuctl-efa-device-plugin",
     EFA,
-    "{account}.dkr.ecr.{region}.{suffix}/eks/aws-efa-k8s-device-plugin:v0.5.20",
+    "{registry}/eks/aws-efa-k8s-device-plugin:v0.5.20",
     ("aws-efa-k8s-device-plugin",),
 )
 PLUGINS = (NVIDIA, AWS_EFA)
@@ -79,7 +56,10 @@ PLUGINS = (NVIDIA, AWS_EFA)
 
 @dataclass(frozen=True)
 class GroupNodes:
-    """Nodes of a group. `desired`: number of them; `gpus`, `efas`: of one node, `gpus` None if AWS does not tell."""
+    """Nodes of a group. `desired`: number of them; `gpus`, `efas`: of one node, `gpus` None if AWS does not tell.
+
+    `active`: False for a group that plugins serve and that is not judged, such as a DEGRADED one.
+    """
 
     group: str
     instance_type: str
@@ -88,6 +68,7 @@ class GroupNodes:
     gpus: int | None
     efas: int = 0
     taints: Sequence[str] = ()
+    active: bool = True
 
     @property
     def needs(self) -> dict[str, int]:
@@ -101,7 +82,13 @@ class GroupNodes:
 
     @property
     def has_driver(self) -> bool:
+        """True if the image has NVIDIA's driver, or may have it; EFA does not need it."""
         return any(word in self.ami for word in WITH_DRIVER)
+
+    @property
+    def awaited(self) -> dict[str, int]:
+        """Part of `needs` that the nodes will offer: no GPU without a driver."""
+        return {name: number for name, number in self.needs.items() if name != GPU or self.has_driver}
 
 
 def targets(plugin: Plugin, groups: Sequence[GroupNodes]) -> list[GroupNodes]:
@@ -109,17 +96,19 @@ def targets(plugin: Plugin, groups: Sequence[GroupNodes]) -> list[GroupNodes]:
     return [one for one in groups if plugin.resource in one.needs and not one.brings(plugin)]
 
 
-def daemon_set(plugin: Plugin, groups: Sequence[GroupNodes], region: str) -> Object:
+def daemon_set(plugin: Plugin, groups: Sequence[GroupNodes], region: str, live: Object | None = None) -> Object:
     """The plugin for the nodes of these groups: their taints are tolerated, and no other node is taken.
 
-    EFA's plugin ends at once on a node that was launched without EFA: the groups, not their types alone, select nodes.
+    EFA's plugin ends at once on a node that was launched without EFA: groups, not instance types, select nodes. Groups
+    and tolerations of the `live` DaemonSet stay, as nodes of an earlier file may still run. GpuctlError for a region
+    whose registry is not known.
     """
     labels = {**LABELS, "app.kubernetes.io/name": plugin.name}
     spec = {
         "automountServiceAccountToken": False,
         "priorityClassName": "system-node-critical",
-        "tolerations": tolerations(groups),
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _selection(groups)}},
+        "tolerations": tolerations(groups, live),
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _selection(groups, live)}},
         **(_efa(plugin, region) if plugin is AWS_EFA else _nvidia(plugin)),
     }
     selector = {"app.kubernetes.io/name": plugin.name}
@@ -135,25 +124,39 @@ def daemon_set(plugin: Plugin, groups: Sequence[GroupNodes], region: str) -> Obj
     }
 
 
-def tolerations(groups: Sequence[GroupNodes]) -> list[Object]:
-    """Tolerations of the taints of these groups, and of those that GPU nodes usually have."""
-    usual: list[Object] = [
+def tolerations(groups: Sequence[GroupNodes], live: Object | None = None) -> list[Object]:
+    """Tolerations of the taints of these groups, of those that GPU nodes usually have, and of the live DaemonSet."""
+    several: list[Object] = [
         {"key": "CriticalAddonsOnly", "operator": "Exists"},
         {"key": GPU, "operator": "Exists"},
     ]
     for text in sorted({text for one in groups for text in one.taints}):
         name, _, effect = text.rpartition(":")
-        usual.append({"key": name.partition("=")[0], "operator": "Exists", "effect": effect})
-    return usual
+        several.append({"key": name.partition("=")[0], "operator": "Exists", "effect": effect})
+    several += _pod_spec(live).get("tolerations") or ()
+    return [one for number, one in enumerate(several) if one not in several[:number]]
 
 
-def _selection(groups: Sequence[GroupNodes]) -> Object:
-    rules = {
-        GROUP_LABEL: sorted({one.group for one in groups}),
-        TYPE_LABEL: sorted({one.instance_type for one in groups}),
-    }
-    expressions = [{"key": key, "operator": "In", "values": values} for key, values in rules.items()]
-    return {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+def _selection(groups: Sequence[GroupNodes], live: Object | None) -> Object:
+    names = {one.group for one in groups} | selected_groups(live)
+    return {"nodeSelectorTerms": [{"matchExpressions": [_in(GROUP_LABEL, names)]}]}
+
+
+def _in(key: str, values: set[str]) -> Object:
+    return {"key": key, "operator": "In", "values": sorted(values)}
+
+
+def selected_groups(live: Object | None) -> set[str]:
+    """Node groups whose nodes a DaemonSet of gpuctl selects."""
+    affinity = (_pod_spec(live).get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    rules = [rule for term in terms for rule in term.get("matchExpressions") or ()]
+    chosen = [one for one in rules if (one.get("key"), one.get("operator")) == (GROUP_LABEL, "In")]
+    return {str(value) for one in chosen for value in one.get("values") or ()}
+
+
+def _pod_spec(item: Object | None) -> Object:
+    return dict(item["spec"]["template"]["spec"]) if item is not None else {}
 
 
 def _nvidia(plugin: Plugin) -> Object:
@@ -168,8 +171,11 @@ def _nvidia(plugin: Plugin) -> Object:
 
 
 def _efa(plugin: Plugin, region: str) -> Object:
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    image = plugin.image.format(account=REGISTRIES.get(region, REGISTRY), region=region, suffix=suffix)
+    registry = registries.registry(region)
+    if not registry:
+        wrong = f"the registry of EKS's images in {region} is not known"
+        raise GpuctlError(f"apply {plugin.title}", wrong, "install its Helm chart: aws/eks-charts")
+    image = plugin.image.format(registry=registry)
     paths = {"device-plugins": PLUGINS_FOLDER, "infiniband": "/dev/infiniband"}
     container = {
         "name": "efa-device-plugin",
@@ -193,15 +199,33 @@ def is_ours(plugin: Plugin, item: Object) -> bool:
 
 
 def of_others(plugin: Plugin, daemon_sets: Sequence[Object]) -> list[Object]:
-    """DaemonSets of others with the plugin, by the names of their images."""
+    """DaemonSets of others that run the plugin."""
     return [one for one in daemon_sets if not is_ours(plugin, one) and _holds(plugin, one)]
 
 
 def _holds(plugin: Plugin, item: Object) -> bool:
     if (item["metadata"]["namespace"], item["metadata"]["name"]) == (NAMESPACE, plugin.name):
         return True  # of our name, without our label
-    images = [str(one.get("image")) for one in item["spec"]["template"]["spec"].get("containers") or ()]
-    return any(word in image for image in images for word in plugin.image_parts)
+    spec = _pod_spec(item)
+    folders = {str(one.get("name")) for one in spec.get("volumes") or () if _path(one) == PLUGINS_FOLDER}
+    return any(_runs(plugin, one, folders) for one in spec.get("containers") or ())
+
+
+def _path(volume: Mapping[str, Any]) -> str:
+    return str((volume.get("hostPath") or {}).get("path") or "").rstrip("/")
+
+
+def _runs(plugin: Plugin, container: Mapping[str, Any], folders: set[str]) -> bool:
+    """True if a container is the plugin: it registers with kubelet through the folder of device plugins.
+
+    `folders`: volumes with this folder. NVIDIA's image also holds programs that are no device plugin.
+    """
+    if not any(word in str(container.get("image")) for word in plugin.image_parts):
+        return False
+    words = [str(one) for one in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    if any(name in word for name in OTHER_PROGRAMS for word in words):
+        return False
+    return any(str(one.get("name")) in folders for one in container.get("volumeMounts") or ())
 
 
 def title(item: Object) -> str:
@@ -211,7 +235,10 @@ def title(item: Object) -> str:
     return f"DaemonSet {item['metadata']['namespace']}/{item['metadata']['name']} ({', '.join(tags)})"
 
 
-def offered(node: Mapping[str, Any], resource: str) -> int:
-    """Number that a node offers to pods; 0 if it offers none."""
-    text = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
-    return int(text) if text.isdigit() else 0
+def node_of(pod: Object) -> str:
+    """Node of a DaemonSet's pod, also of one that does not fit on its node; "" for none."""
+    spec = pod.get("spec") or {}
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    fields = [rule for term in terms for rule in term.get("matchFields") or () if rule.get("key") == "metadata.name"]
+    return str(spec.get("nodeName") or next((value for rule in fields for value in rule.get("values") or ()), ""))

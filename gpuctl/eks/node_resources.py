@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, Number, Verdict, fail, warn
-from gpuctl.domain.kube_nodes import GPU, READY, gpus, reason
-from gpuctl.eks.device_plugins import EFA, PLUGINS, GroupNodes, Plugin, offered, title
+from gpuctl.domain.kube_nodes import GPU, MIG, READY, SHARED, gpus, reason
+from gpuctl.eks.device_plugins import EFA, PLUGINS, GroupNodes, Plugin, title
 
 Object = dict[str, Any]
 CHECK = "gpu-resources"
@@ -40,57 +40,91 @@ class PluginPod:
 
 @dataclass(frozen=True)
 class Observation:
-    """Objects of Kubernetes. `nodes`: by group. `plugins`: DaemonSet of a resource, None for one that the image brings.
+    """Objects of Kubernetes. `nodes`: by group. `plugins`: DaemonSets of a resource, none if the image brings it.
 
     `pods`: node -> pods of plugins on it; only of nodes that lack a resource.
     """
 
     nodes: Mapping[str, Sequence[Object]]
-    plugins: Mapping[str, Object | None]
+    plugins: Mapping[str, Sequence[Object]]
     pods: Mapping[str, Sequence[PluginPod]]
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A resource of which a node offers too few: `offered` of `expected`; `capacity`: what plugins registered."""
+
+    offered: int
+    expected: int
+    capacity: int
 
 
 def name(node: Object) -> str:
     return str(node["metadata"]["name"])
 
 
-def lacking(group: GroupNodes, node: Object) -> dict[str, tuple[int, int]]:
-    """Resource -> number that the node offers, and the number that it should."""
-    counts = {resource: (_count(node, resource), number) for resource, number in group.needs.items()}
-    return {resource: pair for resource, pair in counts.items() if pair[0] < pair[1]}
+def is_usable(node: Object) -> bool:
+    """True if pods can start on it: the API has the resources of a dead node, too."""
+    return _ready(node).get("status") == "True" and not node["metadata"].get("deletionTimestamp")
 
 
-def _count(node: Object, resource: str) -> int:
-    if resource == GPU:  # slices of GPUs count, as a plugin of others may make them
-        return gpus((node.get("status") or {}).get("allocatable"))
-    return offered(node, resource)
+def _ready(node: Object) -> Mapping[str, Any]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == READY), {})
+
+
+def lacking(needs: Mapping[str, int], node: Object) -> dict[str, Shortage]:
+    """Resource -> shortage on a node. All that plugins registered is expected: the rest of it is withheld."""
+    shortages = {}
+    for resource, number in needs.items():
+        capacity, allocatable = count(node, resource, "capacity"), count(node, resource)
+        expected = max(number, capacity)
+        offered = allocatable if is_usable(node) else 0
+        if offered < expected:
+            shortages[resource] = Shortage(offered, expected, capacity)
+    return shortages
+
+
+def count(node: Object, resource: str, member: str = "allocatable") -> int:
+    """Number of a resource that a node offers to pods, or (`capacity`) has registered; slices of GPUs count as one."""
+    resources = (node.get("status") or {}).get(member) or {}
+    if resource == GPU:
+        return gpus(resources)
+    text = str(resources.get(resource, "0"))
+    return int(text) if text.isdigit() else 0
+
+
+def is_sliced(node: Object, number: int) -> bool:
+    """True if a node offers time slices or MIG devices, from which the number of its GPUs does not follow."""
+    resources = (node.get("status") or {}).get("allocatable") or {}
+    return any(key == SHARED or key.startswith(MIG) for key in resources) or gpus(resources) > number
 
 
 def progress(groups: Sequence[GroupNodes], nodes: Mapping[str, Sequence[Object]]) -> str:
-    """State of groups that still lack nodes or resources; "" if none does."""
+    """State of groups that still lack nodes or resources that will come; "" if none does."""
     parts = []
     for group in groups:
-        complete = [one for one in nodes[group.group] if not lacking(group, one)]
+        complete = [one for one in nodes[group.group] if not lacking(group.awaited, one)]
         if len(complete) < group.desired or len(complete) < len(nodes[group.group]):
             most = max(group.desired, len(nodes[group.group]))
-            parts.append(f"{len(complete)} of {plural(most, 'node')} of {group.group} offer {_needs(group)}")
+            parts.append(f"{len(complete)} of {plural(most, 'node')} of {group.group} offer {_words(group.awaited)}")
     return "; ".join(parts)
 
 
-def _needs(group: GroupNodes) -> str:
-    return " and ".join(plural(number, TITLES[resource]) for resource, number in group.needs.items())
+def _words(needs: Mapping[str, int]) -> str:
+    return " and ".join(plural(number, TITLES[resource]) for resource, number in needs.items())
 
 
 def judge(group: GroupNodes, observed: Observation) -> Finding:
     """Finding on the nodes of a group."""
     nodes = observed.nodes[group.group]
-    short = [one for one in nodes if lacking(group, one)]
+    short = [one for one in nodes if lacking(group.needs, one)]
     numbers: dict[str, Number] = {"nodes": len(nodes), "desired_nodes": group.desired, "nodes_lacking": len(short)}
     if short:
         several = causes(group, short, observed)
         hint = next((one.hint for one in several if one.hint), f"correct it, {AGAIN}")
         verb = "does" if len(short) == 1 else "do"
-        message = f"{len(short)} of {plural(len(nodes), 'node')} {verb} not offer {_needs(group)}: "
+        message = f"{len(short)} of {plural(len(nodes), 'node')} {verb} not offer {_words(group.needs)}: "
         return fail(CHECK, group.group, message + named([one.text for one in several], 3), hint, **numbers)
     if len(nodes) < group.desired:
         message = f"{len(nodes)} of {plural(group.desired, 'desired node')} joined Kubernetes"
@@ -102,8 +136,11 @@ def judge(group: GroupNodes, observed: Observation) -> Finding:
     if group.gpus is None:
         message = f"{plural(len(nodes), 'node')} offer GPUs; their number was not checked: AWS does not tell it"
         return warn(CHECK, group.group, message, "compare with `kubectl describe nodes`", **numbers)
+    if sliced := [name(one) for one in nodes if is_sliced(one, group.gpus)]:
+        message = f"{named(sliced, 3)}: GPUs are offered as slices (time slices or MIG); their number was not checked"
+        return warn(CHECK, group.group, message, "compare with `nvidia-smi -L` on the nodes", **numbers)
     each = " each" if len(nodes) > 1 else ""
-    message = f"{plural(len(nodes), 'node')} offer{'s' if len(nodes) == 1 else ''} {_needs(group)}{each}"
+    message = f"{plural(len(nodes), 'node')} offer{'s' if len(nodes) == 1 else ''} {_words(group.needs)}{each}"
     return Finding(CHECK, group.group, Verdict.OK, message, numbers)
 
 
@@ -117,32 +154,41 @@ def causes(group: GroupNodes, nodes: Sequence[Object], observed: Observation) ->
 
 
 def _causes(group: GroupNodes, node: Object, observed: Observation) -> Iterator[Cause]:
-    conditions = {str(one.get("type")): one for one in (node.get("status") or {}).get("conditions") or ()}
-    ready = conditions.get(READY, {})
-    if ready.get("status") != "True":
-        yield Cause(
-            f"its kubelet is not ready: {reason(ready)}", "`kubectl describe node` shows its conditions", passes=True
-        )
+    if node["metadata"].get("deletionTimestamp"):
+        yield Cause("it is being removed from Kubernetes", "`kubectl describe node` shows its finalizers", passes=True)
         return
-    for resource, (count, number) in lacking(group, node).items():
+    ready = _ready(node)
+    if ready.get("status") != "True":
+        text = f"its kubelet is not ready: {reason(ready)}"
+        yield Cause(text, "`kubectl describe node` shows its conditions", passes=True)
+        return
+    for resource, shortage in lacking(group.needs, node).items():
         plugin = next(one for one in PLUGINS if one.resource == resource)
-        if count:
-            text = f"it offers {count} of {plural(number, TITLES[resource])}: the others are withheld"
-            yield Cause(text, "`gpuctl audit` of the node shows faults of its hardware")
+        if shortage.offered:
+            yield _withheld(group, node, plugin, shortage)
         else:
-            yield _cause(group, node, plugin, observed)
+            yield _cause(group, node, plugin, observed, shortage)
 
 
-def _cause(group: GroupNodes, node: Object, plugin: Plugin, observed: Observation) -> Cause:
-    daemon_set = observed.plugins.get(plugin.resource)
-    if daemon_set is None:
+def _withheld(group: GroupNodes, node: Object, plugin: Plugin, shortage: Shortage) -> Cause:
+    is_slices = plugin.resource == GPU and is_sliced(node, group.needs[GPU])
+    amount = f"{shortage.expected} slices of GPUs" if is_slices else plural(shortage.expected, TITLES[plugin.resource])
+    text = f"it offers {shortage.offered} of {amount}: the others are withheld"
+    return Cause(text, "`gpuctl audit` of the node shows faults of its hardware")
+
+
+def _cause(group: GroupNodes, node: Object, plugin: Plugin, observed: Observation, shortage: Shortage) -> Cause:
+    daemon_sets = observed.plugins.get(plugin.resource) or ()
+    if not daemon_sets:
         text = f"{plugin.title}, which the image {group.ami} brings, offers none"
         return Cause(text, "read the journal of kubelet on the node")
-    uid = daemon_set["metadata"]["uid"]
+    uids = {one["metadata"]["uid"] for one in daemon_sets}
     for one in observed.pods.get(name(node), ()):
-        if any(owner.get("uid") == uid for owner in one.pod["metadata"].get("ownerReferences") or ()):
+        if any(owner.get("uid") in uids for owner in one.pod["metadata"].get("ownerReferences") or ()):
+            if one.ready and shortage.capacity:
+                return _withheld(group, node, plugin, shortage)
             return _of_pod(group, plugin, one)
-    return _no_pod(node, daemon_set)
+    return _no_pod(node, next((one for one in daemon_sets if selects(one, node)), daemon_sets[0]))
 
 
 def _of_pod(group: GroupNodes, plugin: Plugin, state: PluginPod) -> Cause:
@@ -171,7 +217,7 @@ def _no_pod(node: Object, daemon_set: Object) -> Cause:
             continue
         if not any(_tolerates(one, taint) for one in spec.get("tolerations") or ()):
             return Cause(f"{shown} does not tolerate the taint {taint.get('key')}:{taint.get('effect')}", hint)
-    if not _selects(spec, node["metadata"].get("labels") or {}):
+    if not selects(daemon_set, node):
         return Cause(f"{shown} does not select this node by its labels", hint)
     return Cause(f"{shown} has no pod on it yet", "`kubectl describe` of that DaemonSet shows its events", passes=True)
 
@@ -184,8 +230,9 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def _selects(spec: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def selects(daemon_set: Object, node: Object) -> bool:
     """False if labels of a node do not match; True also for rules other than In, which are not judged."""
+    spec, labels = daemon_set["spec"]["template"]["spec"], node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}

@@ -142,7 +142,8 @@ def test_a_plugin_of_others_is_left_alone_and_its_taint_or_allowlist_is_the_caus
     nodes.join("gpu", "p4d.24xlarge", "node-0", taints=TAINTS)
     theirs = device_plugins.daemon_set(NVIDIA, [replace(P4D, taints=())], "us-east-1")
     theirs["metadata"] = {"name": "nvidia-device-plugin-daemonset", "namespace": "kube-system"}
-    old = device_plugins.daemon_set(AWS_EFA, [replace(P4D, instance_type="p3dn.24xlarge")], "us-east-1")
+    old = device_plugins.daemon_set(AWS_EFA, [replace(P4D, taints=("team=ml:NoExecute",))], "us-east-1")
+    old["spec"]["template"]["spec"]["nodeSelector"] = {"node.kubernetes.io/instance-type": "p3dn.24xlarge"}
     old["metadata"] = {"name": "aws-efa-k8s-device-plugin-daemonset", "namespace": "default"}
     for one in (theirs, old):
         plane.api("POST", f"/apis/apps/v1/namespaces/{one['metadata']['namespace']}/daemonsets", one)

@@ -25,6 +25,7 @@ KINDS = {
     "Namespace": "namespaces",
     "Service": "services",
     "Node": "nodes",
+    "DaemonSet": "daemonsets",
 }
 
 
