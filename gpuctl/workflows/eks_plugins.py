@@ -46,13 +46,13 @@ def check(aws: Aws, made: EksPlan, planned: Design, waiter: Waiter) -> list[Find
         api = connect(cluster, aws)
         return ensure(api, groups, aws.region, waiter)
     except GpuctlError as error:
-        return [_not_known(cluster.name, error)]
+        return [_not_known(cluster.name, error, f"`gpuctl eks resume {cluster.name}`")]
 
 
-def _not_known(subject: str, error: GpuctlError) -> Finding:
+def _not_known(subject: str, error: GpuctlError, resume: str = "`gpuctl eks resume`") -> Finding:
     message = f"whether the nodes offer their GPUs is not known: {error}"
     reach = error.hint or "the API may be reachable only from inside the VPC, or this login has no access entry"
-    return unknown(node_resources.CHECK, subject, message, f"{reach}; then `gpuctl eks resume` checks it again")
+    return unknown(node_resources.CHECK, subject, message, f"{reach}; then {resume} checks it again")
 
 
 def connect(cluster: EksCluster, aws: Aws) -> Cluster:
