@@ -40,7 +40,8 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.INSTANCE: ("DescribeInstances", "Reservations"),
     Kind.ENDPOINT: ("DescribeVpcEndpoints", "VpcEndpoints"),
 }
-AROUND = (*LISTS, Kind.LOAD_BALANCER)
+AROUND = (*LISTS, Kind.LOAD_BALANCER, Kind.LOG_GROUP)
+LOGS = "/aws/eks/{}/"  # prefix of the log groups that EKS makes for a cluster
 ENDING = ("shutting-down", "terminated")
 IDS_AT_ONCE = 200  # values of one filter, by AWS
 ANY_CLUSTER = NODE_TAG.format("")
@@ -57,7 +58,7 @@ def known(aws: Aws, cluster: str) -> State:
 
 
 def _lying_around(aws: Aws, state: State) -> bool:
-    """True if a removal left volumes or load balancers of the cluster, and nothing else of it."""
+    """True if a removal left volumes, logs or load balancers of the cluster, and nothing else of it."""
     belongings = around(aws, state)
     return any(removal.is_of(one, belongings, state.cluster) for one in belongings.objects)
 
@@ -195,10 +196,15 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
         inside = {"Name": "vpc-id", "Values": list(vpcs)}
         for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE):
             filters.setdefault(kind, []).append(inside)
+    prefix = {"logGroupNamePrefix": LOGS.format(cluster)}
+    logs = Request("list log groups", "logs", "DescribeLogGroups", "logGroups", prefix)
     return {
-        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
-        for kind, several in filters.items()
-        for number, one in enumerate(several)
+        (Kind.LOG_GROUP, 0): logs,
+        **{
+            (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
+            for kind, several in filters.items()
+            for number, one in enumerate(several)
+        },
     }
 
 
@@ -273,7 +279,7 @@ def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[
     """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going."""
     found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
     found += removal.references(belongings)
-    return removal.rows(state, belongings, choice.volumes), found
+    return removal.rows(state, belongings, choice.volumes, choice.logs), found
 
 
 def withdraw_pods(aws: Aws, state: State, belongings: Belongings, progress: Callable[[str], object]) -> None:

@@ -293,6 +293,21 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(lab: 
     assert run(lab, "destroy", "lab").exception is not None
 
 
+def test_log_groups_stay_and_are_named_until_they_are_to_go(lab: Cloud) -> None:
+    logs = backend("logs")
+    for name in ("/aws/eks/lab/cluster", "/aws/eks/lab-2/cluster"):
+        logs.create_log_group(name, {})
+    listed = run(lab, "destroy", "lab")
+    assert "stays   log group /aws/eks/lab/cluster: no --logs; 0.0 MiB stored, cost UNKNOWN" in listed.stdout
+    done = run(lab, "destroy", "lab", "--yes")
+    assert (done.exit_code, "costs an amount that is UNKNOWN" in done.stdout) == (0, True), done.output
+    assert objects(lab.additions)["role"] == 0
+    again = run(lab, "destroy", "lab", "--logs", "delete", "--yes")  # nothing else of it is left
+    assert (again.exit_code, "deleted log group" in again.stderr) == (0, True), again.output
+    assert set(logs.groups) == {"/aws/eks/lab-2/cluster"}
+    assert isinstance(run(lab, "destroy", "lab").exception, InvalidInput)
+
+
 def test_create_plans_asks_makes_and_says_what_is_not_checked(cloud: Cloud, tmp_path: Path) -> None:
     path = tmp_path / "small.yaml"
     small = FILE.replace("name: lab", "name: small").replace("p4d.24xlarge", "g4dn.xlarge").replace("cluster,", "none,")

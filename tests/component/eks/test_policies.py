@@ -77,11 +77,13 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
         "create": ("create", path, "--yes"),
         "status": ("status", "lab", "--region", "us-east-1", "--no-pods"),
         "cost": ("cost", "--region", "us-east-1"),
-        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--yes"),
+        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--logs", "delete", "--yes"),
     }
     unused: dict[str, set[str]] = {}
     for name in COMMANDS:
         account.allow, account.used = statements(name), set()
+        if name == "destroy":
+            backend("logs").create_log_group("/aws/eks/lab/cluster", {})
         result = CliRunner().invoke(app, ["eks", *map(str, words[name])])
         assert account.refused == set(), name
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -91,6 +93,7 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
         **dict.fromkeys(("plan", "create"), GIVEN_SUBNETS),
     }
     assert not backend("eks").clusters  # destroyed
+    assert not backend("logs").groups
 
 
 def test_an_action_that_no_policy_holds_is_refused(account: EnforcingAccount, tmp_path: Path) -> None:
