@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.edges.kube import cluster as kube
 from gpuctl.eks import destroy, removal
 from gpuctl.eks import state as states
 from gpuctl.eks.destroy import Choice, Remover
@@ -28,10 +27,8 @@ from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import owners
 from gpuctl.subnets import read as subnets_read
 from gpuctl.subnets.owners import Leak
-from gpuctl.workflows import eks_access, eks_expose
-from gpuctl.workflows.eks_access import AccessRequest
+from gpuctl.workflows import eks_balancers
 
-ANSWER_S = 10.0  # of Kubernetes
 TAGS_AT_ONCE = 20  # load balancers of one request, by AWS
 LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.INTERFACE: ("DescribeNetworkInterfaces", "NetworkInterfaces"),
@@ -282,24 +279,11 @@ def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[
     return removal.rows(state, belongings, choice.volumes, choice.logs), found
 
 
-def withdraw_pods(aws: Aws, state: State, belongings: Belongings, progress: Callable[[str], object]) -> None:
-    """Delete the Services of GPU pods while the controller that removes their load balancers still runs.
-
-    Asks Kubernetes only if AWS lists a load balancer of the cluster. A failure is reported and stops nothing: load
-    balancers that are left are deleted by AWS's API later, without their target groups.
-    """
-    balancers = [one for one in belongings.of(Kind.LOAD_BALANCER) if belongs(one, state.cluster)]
-    runs = any(one.state in ("ACTIVE", "UPDATING") for one in state.of(Kind.CLUSTER))
-    if not balancers or not runs:
-        return
-    try:
-        place = eks_access.place(AccessRequest(state.cluster, "gpu", "", "", state.region, aws.profile))
-        eks_expose.remove_all(kube.connect(place.context, place.namespace, place.files, ANSWER_S), progress)
-    except GpuctlError as error:
-        progress(f"Services of GPU pods were not removed first: {error}")
-
-
 def run(aws: Aws, state: State, belongings: Belongings, choice: Choice, waiter: Waiter) -> list[Finding]:
     """Remove it, and search for what remains."""
-    withdraw_pods(aws, state, belongings, waiter.progress)
-    return destroy.destroy(Remover(aws, state, around, choice, waiter), belongings)
+
+    def balancers() -> list[Object]:
+        return around(aws, state, [Kind.LOAD_BALANCER]).of(Kind.LOAD_BALANCER)
+
+    findings = eks_balancers.withdraw(aws, state, belongings, balancers, waiter)
+    return [*findings, *destroy.destroy(Remover(aws, state, around, choice, waiter), belongings)]

@@ -324,15 +324,3 @@ def _still(cluster: Cluster, service: Object) -> Object | None:
     except NotFound:
         return None
     return now if now["metadata"]["uid"] == meta["uid"] else None
-
-
-def remove_all(cluster: Cluster, progress: Progress, limit_s: float = GONE_S) -> None:
-    """Delete the Services of `eks pod` in all namespaces, and wait until their load balancers are removed."""
-    services = cluster.kind("v1", KIND)
-    labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "service"}
-    several, end = cluster.find_everywhere_by(services, labels), time.monotonic() + limit_s
-    for service in several:
-        progress(f"deleting {name_of(service)}, and waiting until its load balancer is removed")
-        cluster.delete(service)
-    for service in several:
-        _await_removal(cluster, service, max(LOOK_S, end - time.monotonic()))

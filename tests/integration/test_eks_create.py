@@ -22,7 +22,7 @@ from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_destroy, eks_plugins
+from gpuctl.workflows import eks_balancers, eks_destroy, eks_plugins
 from tests.rig.aws_endpoint import ERROR, LOGIN, client
 from tests.rig.eks_answers import planning_answers
 from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
@@ -86,6 +86,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
             patch.setenv(name, value)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))  # of kubeconfigs
         patch.setattr(wait, "EVERY_S", 0.01)
+        patch.setattr(eks_balancers, "ANSWER_S", 0.2)
         patch.setattr(eks_plugins, "PATIENCE_S", 0.2)  # no Kubernetes answers at moto's address
         backend("iam").create_role("Admin", "{}", "/", None, "", [], "3600")
         yield Cloud(url, additions)
@@ -295,6 +296,7 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(lab: 
 
 def test_log_groups_stay_and_are_named_until_they_are_to_go(lab: Cloud) -> None:
     logs = backend("logs")
+    backend("ec2").volumes.clear()  # of other tests
     for name in ("/aws/eks/lab/cluster", "/aws/eks/lab-2/cluster"):
         logs.create_log_group(name, {})
     listed = run(lab, "destroy", "lab")

@@ -26,6 +26,8 @@ KINDS = {
     "Service": "services",
     "Node": "nodes",
     "DaemonSet": "daemonsets",
+    "Ingress": "ingresses",
+    "Gateway": "gateways",
 }
 
 

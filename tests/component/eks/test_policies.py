@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from gpuctl.cli.app import app
 from gpuctl.eks import wait
+from gpuctl.workflows import eks_balancers, eks_plugins
 from tests.rig.aws_endpoint import LOGIN, client
 from tests.rig.eks_endpoint import ACCOUNT, backend, eks_endpoint
 from tests.rig.eks_policies import FOLDER, EnforcingAccount, actions, statements
@@ -62,7 +63,10 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcingAccou
         for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
             patch.setenv(name, value)
         patch.setenv("GPUCTL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))  # of kubeconfigs
         patch.setattr(wait, "EVERY_S", 0.01)
+        patch.setattr(eks_balancers, "ANSWER_S", 0.2)  # no Kubernetes answers at moto's address
+        patch.setattr(eks_plugins, "PATIENCE_S", 0.2)
         made.url = url
         backend("iam").create_role("Admin", "{}", "/", None, "", [], "3600")
         backend("iam").create_user("us-east-1", "alice")
