@@ -278,9 +278,8 @@ class Remover:
 
         self.waiter.until(BALANCERS_DOWN, poll)
 
-    def nat(self) -> None:
+    def nat(self, gateways: Sequence[Object]) -> None:
         """NAT gateways, until they have let go of their address."""
-        gateways = self.state.of(Kind.NAT)
         for one in gateways:
             if one.state not in ("deleting", "failed"):  # AWS removes a failed one by itself
                 parameters = {"NatGatewayId": one.name}
@@ -377,7 +376,7 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
         remover.delete(row.item)
     remover.sweep()  # of nodes that ended last
     remover.security_groups(of(Kind.SECURITY_GROUP))
-    remover.nat()
+    remover.nat([row.item for row in of(Kind.NAT)])
     remover.network(of(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC))
     remover.log_groups(of(Kind.LOG_GROUP))
     for row in of(Kind.ROLE):

@@ -80,7 +80,7 @@ def _make(request: CreateRequest, form: Form, metrics: Path | None, command: str
             hint = f"`gpuctl eks destroy {cluster.name}` removes it"
             raise InvalidInput(f"resume {cluster.name}", "its time to live is over", hint)
         planned = eks_create.plan(aws, cluster, state, request.prices)
-    _show_plan(planned, len(state.objects))
+    _show_plan(planned, sum(one.ours for one in state.objects))
 
     def finish(made: list[Any]) -> None:
         details = {"region": cluster.region, "made": made is not planned.findings}
