@@ -13,7 +13,7 @@ from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.findings import Finding
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Object, Request
-from gpuctl.eks import device_plugins
+from gpuctl.eks import device_plugins, node_resources
 from gpuctl.eks import objects as aws_objects
 from gpuctl.eks.device_plugins import AWS_EFA, EFA, NVIDIA, GroupNodes
 from gpuctl.eks.facts import Type
@@ -196,6 +196,8 @@ def test_every_node_has_the_pod_of_its_plugin_as_the_cause() -> None:
             },
             namespace="kube-system",
         )
-    finding = ensure(cluster, plain)[-1]
-    assert finding.message.startswith("6 of 6 nodes do not offer 8 GPUs")
-    assert "has no pod" not in finding.message
+    assert ensure(cluster, plain)[-1].message.startswith("6 of 6 nodes do not offer 8 GPUs")
+    observed = eks_plugins.observe(cluster, [plain], {"nvidia.com/gpu": [cluster.live(NVIDIA)]})
+    causes = node_resources.causes(plain, observed.nodes["gpu"], observed)
+    assert [one.text.partition(":")[0] for one in causes] == [f"node-{number}" for number in range(6)]
+    assert all("the image y cannot be pulled" in one.text for one in causes), causes
