@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
+from gpuctl.domain.findings import Finding, fail, ok, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import health, network, node_template
 from gpuctl.eks import state as states
@@ -221,7 +221,7 @@ def create(aws: Aws, design: Design, waiter: Waiter) -> list[Finding]:
     findings = addons(maker, before)
     findings += node_groups(maker, nodes, [one for one in (own, efa) if one])
     findings += addons(maker, after)
-    return [*findings, *twice(states.read(aws, design.cluster.name)), *unchecked(design)]
+    return [*findings, *twice(states.read(aws, design.cluster.name))]
 
 
 def twice(state: State) -> list[Finding]:
@@ -229,13 +229,3 @@ def twice(state: State) -> list[Finding]:
     hint = "two runs may have met: `gpuctl eks destroy` removes both; then make it again"
     message = "AWS has more than one of this part, and it may cost"
     return [fail("duplicate", str(one), message, hint) for one in state.duplicates()]
-
-
-def unchecked(design: Design) -> list[Finding]:
-    """Resources of Kubernetes that gpuctl has not looked at."""
-    if not design.has_gpus:
-        return []
-    with_efa = any(one.has_efa for one in design.networks.values())
-    plugins = "NVIDIA's device plugin" + (" and AWS's EFA plugin" if with_efa else "")
-    message = f"nothing inside Kubernetes was checked: whether the nodes offer their GPUs{' and EFA' * with_efa}"
-    return [unknown("gpu-resources", design.cluster.name, message, f"install {plugins}; then `kubectl describe nodes`")]

@@ -53,9 +53,10 @@ Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by defau
 
 @dataclass(frozen=True)
 class Choice:
-    """Choices of the user. `volumes`: delete, keep, or "" for not chosen."""
+    """Choices of the user. `volumes`, `logs`: delete, keep, or "" for not chosen."""
 
     volumes: str = ""
+    logs: str = ""
 
 
 @dataclass
@@ -277,9 +278,8 @@ class Remover:
 
         self.waiter.until(BALANCERS_DOWN, poll)
 
-    def nat(self) -> None:
+    def nat(self, gateways: Sequence[Object]) -> None:
         """NAT gateways, until they have let go of their address."""
-        gateways = self.state.of(Kind.NAT)
         for one in gateways:
             if one.state not in ("deleting", "failed"):  # AWS removes a failed one by itself
                 parameters = {"NatGatewayId": one.name}
@@ -334,6 +334,13 @@ class Remover:
             if all(self.detach(row.item, attached["VpcId"]) for attached in attachments):
                 self.delete(row.item)
 
+    def log_groups(self, rows: Iterable[Row]) -> None:
+        """Log groups, after the control plane, which would make them again."""
+        for row in rows:
+            parameters = {"logGroupName": row.item.name}
+            if self.act(f"delete the {row.item}", "logs", "DeleteLogGroup", parameters):
+                self.waiter.progress(f"deleted {row.item}")
+
     def detach(self, gateway: Object, vpc: str) -> bool:
         """False, and a finding, if public addresses in the VPC still hold it."""
         parameters = {"InternetGatewayId": gateway.name, "VpcId": vpc}
@@ -355,7 +362,7 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     state, choice = remover.state, remover.choice
     remover.unassigned, remover.named_by = around.unassigned, around.named_by
     remover.foreign = bool(removal.foreigners(state, around))
-    rows = [row for row in removal.rows(state, around, choice.volumes) if row.goes]
+    rows = [row for row in removal.rows(state, around, choice.volumes, choice.logs) if row.goes]
 
     def of(*kinds: Kind) -> list[Row]:
         return [row for row in rows if row.item.kind in kinds]
@@ -369,8 +376,9 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
         remover.delete(row.item)
     remover.sweep()  # of nodes that ended last
     remover.security_groups(of(Kind.SECURITY_GROUP))
-    remover.nat()
+    remover.nat([row.item for row in of(Kind.NAT)])
     remover.network(of(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC))
+    remover.log_groups(of(Kind.LOG_GROUP))
     for row in of(Kind.ROLE):
         if row.item.part != "cluster":
             remover.role(row.item)
@@ -389,7 +397,7 @@ def _last(remover: Remover) -> list[Finding]:
         if around.leaked:
             remover.sweep()
         around = replace(around, unassigned=around.unassigned | remover.unassigned)
-        findings = removal.remaining(left, around, remover.choice.volumes)
+        findings = removal.remaining(left, around, remover.choice.volumes, remover.choice.logs)
         listed = [one.subject for one in findings if one.verdict is Verdict.FAIL and one.subject not in known]
         return (None if listed else True), named(listed)
 

@@ -13,7 +13,8 @@ from gpuctl.eks.objects import Object, State
 @dataclass(frozen=True)
 class Type:
     """An instance type. `architecture`: x86_64 or arm64. `zones`: ids of the zones that offer it. `usages`: on-demand,
-    spot, capacity-block; `strategies`: of placement groups. Both are empty if AWS does not name any."""
+    spot, capacity-block; `strategies`: of placement groups. Both are empty if AWS does not name any. `gpus`: of NVIDIA;
+    None if AWS does not name their number."""
 
     name: str
     vcpus: int
@@ -21,6 +22,7 @@ class Type:
     zones: frozenset[str]
     usages: frozenset[str] = frozenset()
     strategies: frozenset[str] = frozenset()
+    gpus: int | None = None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,6 @@ class Design:
     cluster: EksCluster
     networks: Mapping[str, NodeNetwork]  # by node group
     needed_zones: Mapping[str, frozenset[str]]
-    has_gpus: bool
     strategies: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -42,13 +42,14 @@ class Kind(StrEnum):
     LOAD_BALANCER = "load balancer"
     VOLUME = "volume"
     ENDPOINT = "VPC endpoint"
+    LOG_GROUP = "log group"
 
 
 # They cost money as long as they exist; a security group or a role does not.
 COSTLY = frozenset(
     [
         *(Kind.ADDRESS, Kind.NAT, Kind.CLUSTER, Kind.GROUP, Kind.FARGATE, Kind.INSTANCE, Kind.LOAD_BALANCER),
-        *(Kind.VOLUME, Kind.ENDPOINT),
+        *(Kind.VOLUME, Kind.ENDPOINT, Kind.LOG_GROUP),
     ]
 )
 
@@ -193,6 +194,7 @@ MEMBERS: Mapping[Kind, tuple[str, str]] = {
     Kind.LOAD_BALANCER: ("LoadBalancerName", ""),
     Kind.VOLUME: ("VolumeId", "State"),
     Kind.ENDPOINT: ("VpcEndpointId", "State"),
+    Kind.LOG_GROUP: ("logGroupName", ""),
 }
 IN_CLUSTER = (Kind.ENTRY, Kind.ADDON, Kind.GROUP, Kind.FARGATE)
 

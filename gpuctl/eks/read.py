@@ -33,7 +33,17 @@ def instance_type(answer: Mapping[str, Any], zones: frozenset[str]) -> Type:
         zones,
         frozenset(answer.get("SupportedUsageClasses") or ()),
         frozenset((answer.get("PlacementGroupInfo") or {}).get("SupportedStrategies") or ()),
+        _gpus(answer),
     )
+
+
+def _gpus(answer: Mapping[str, Any]) -> int | None:
+    """NVIDIA GPUs of an instance type; a fraction of one, as of g6f, has the count 0 and counts as its logical ones."""
+    rows = (answer.get("GpuInfo") or {}).get("Gpus") or ()
+    counts = [
+        one.get("Count") or one.get("LogicalGpuCount") for one in rows if one.get("Manufacturer", "NVIDIA") == "NVIDIA"
+    ]
+    return None if None in counts else sum(int(one) for one in counts if one)
 
 
 def quotas(rows: list[Any]) -> dict[str, float]:

@@ -18,9 +18,10 @@ GROUP_TAG, GROUP_CLUSTER_TAG = "eks:nodegroup-name", "eks:cluster-name"
 ORDER = (
     *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.INTERFACE),
     *(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT, Kind.ADDRESS, Kind.SUBNET),
-    *(Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.ROLE),
+    *(Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.LOG_GROUP, Kind.ROLE),
 )
-MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE})
+MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP})
+DELETE, KEEP = "delete", "keep"
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,20 @@ def unmanaged(state: State, around: Belongings) -> list[Object]:
     return [one for one in around.of(Kind.INSTANCE) if not is_managed(one.tags)]
 
 
-def rows(state: State, around: Belongings, volumes: str) -> list[Row]:
-    """Fate of every object, in the order of the removal; then those that stay. `volumes`: delete, keep or ""."""
+def rows(state: State, around: Belongings, volumes: str, logs: str = "") -> list[Row]:
+    """Fate of every object, in the order of the removal; then those that stay.
+
+    `volumes`, `logs`: delete, keep, or "" for not chosen.
+    """
     own_vpc = bool(state.of(Kind.VPC))
     fates = [_of_ours(one, state) for one in state.objects]
     for one in around.objects:
         if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
             continue
-        fates.append(_around(one, state.cluster, around, volumes, own_vpc))
+        if one.kind is Kind.LOG_GROUP:
+            fates.append(_log_group(one, logs))
+        else:
+            fates.append(_around(one, state.cluster, around, volumes, own_vpc))
     return sorted(fates, key=lambda row: (not row.goes, _place(row.item)))
 
 
@@ -133,6 +140,18 @@ def _volume(item: Object, cluster: str, around: Belongings, volumes: str) -> Row
         return _goes(item)
     why = "" if volumes == "delete" else "--volumes keep" if volumes == "keep" else "no --volumes"
     return Row(item, volumes == "delete", why or "made by Kubernetes for a claim")
+
+
+def _log_group(item: Object, logs: str) -> Row:
+    """A log group of EKS, which outlives its cluster. It goes only by choice: it may be needed after a failure."""
+    if logs == DELETE:
+        return _goes(item, "made by EKS")
+    return _stays(item, f"{'--logs keep' if logs == KEEP else 'no --logs'}; {_stored(item)}, cost UNKNOWN")
+
+
+def _stored(item: Object) -> str:
+    size = item.data.get("storedBytes")
+    return "stored bytes UNKNOWN" if size is None else f"{int(size) / 2**20:.1f} MiB stored"
 
 
 def _around(item: Object, cluster: str, around: Belongings, volumes: str, own_vpc: bool) -> Row:
@@ -217,15 +236,15 @@ def is_of(item: Object, around: Belongings, cluster: str) -> bool:
     """True for an object around a cluster that is the cluster's."""
     if item.kind is Kind.VOLUME:
         return item.name not in around.unassigned
-    return belongs(item, cluster) or item.kind is Kind.INSTANCE or item.name in around.leaked
+    return belongs(item, cluster) or item.kind in (Kind.INSTANCE, Kind.LOG_GROUP) or item.name in around.leaked
 
 
-def remaining(state: State, around: Belongings, volumes: str) -> list[Finding]:
-    """Findings on what a search by tag and owner still finds: a failure for what costs money."""
+def remaining(state: State, around: Belongings, volumes: str, logs: str = "") -> list[Finding]:
+    """Findings on what a search by tag, owner and name still finds: a failure for what costs money."""
     left = [one for one in state.objects if one.ours or one.kind is Kind.CLUSTER]
     left += [one for one in around.objects if is_of(one, around, state.cluster)]
     left = list({(one.kind, one.name): one for one in left}.values())
-    findings = list(_remaining(left, volumes))
+    findings = list(_remaining(left, volumes, logs))
     for one in sorted(around.unassigned):
         message = f"volume {one} costs money, and neither a tag nor an instance says whether it is of {state.cluster}"
         hint = f"look whose it is: `aws ec2 describe-volumes --volume-ids {one}`"
@@ -233,7 +252,7 @@ def remaining(state: State, around: Belongings, volumes: str) -> list[Finding]:
     return findings or [ok("remains", state.cluster, "a search by tag and owner finds nothing")]
 
 
-def _remaining(left: Sequence[Object], volumes: str) -> Iterator[Finding]:
+def _remaining(left: Sequence[Object], volumes: str, logs: str) -> Iterator[Finding]:
     expensive = set(map(id, costly(left)))
     for one in left:
         if one.kind is Kind.ROLE and one.part == "cluster":
@@ -242,6 +261,9 @@ def _remaining(left: Sequence[Object], volumes: str) -> Iterator[Finding]:
             continue  # it costs nothing, and AWS removes it by itself
         if one.kind is Kind.VOLUME and is_claims(one) and volumes == "keep":
             yield warn("remains", one.name, f"{one} was to be kept, and costs money", f"remove it: {_command(one)}")
+        elif one.kind is Kind.LOG_GROUP and logs != DELETE:
+            message = f"{one} stays ({_stored(one)}), and costs an amount that is UNKNOWN"
+            yield warn("remains", one.name, message, "run this again with `--logs delete` to remove it")
         elif id(one) in expensive:
             yield fail("remains", one.name, f"{one} is left, and costs money", "remove the cause, and run this again")
         else:

@@ -13,9 +13,11 @@ from gpuctl.domain.findings import Finding, Number, Verdict, unknown_because
 from gpuctl.eks import removal, status
 from gpuctl.eks.cost import Cost, Prices
 from gpuctl.eks.objects import Kind, Object, State, costly
+from gpuctl.eks.price_list import NETWORK_BALANCER
 
 OWNER_TAGS = ("owner", "Owner")
 NO_OWNER = "no owner"
+NO_PRICE = "gpuctl has no price of it"
 PRICED = frozenset({Kind.CLUSTER, Kind.GROUP, Kind.INSTANCE})  # a node group costs what its instances cost
 
 
@@ -77,7 +79,8 @@ def parts(
     for one in costly([*state.objects, *near]):
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
-    rows += [Part(_unpriced(kind, several, "gpuctl has no price of it"), None) for kind, several in others.items()]
+    rows += _balancers(others.pop(Kind.LOAD_BALANCER, ()), prices, state.region, now)
+    rows += [Part(_unpriced(kind, several, NO_PRICE), None) for kind, several in others.items()]
     if unsure := [one for one in around.of(Kind.VOLUME) if one.name in around.unassigned and one not in near]:
         cost = _unpriced(Kind.VOLUME, unsure, "no tag or node says whether it is of this cluster")
         rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
@@ -89,6 +92,20 @@ def _is_of(item: Object, around: removal.Belongings, cluster: str) -> bool:
     if item.ours or removal.is_tagged(item, cluster):
         return True
     return item.kind is not Kind.INSTANCE and removal.is_of(item, around, cluster)
+
+
+def _balancers(several: Sequence[Object], prices: Prices, region: str, now: datetime) -> list[Part]:
+    """Network Load Balancers with their price, and others without; all without if the price is not known."""
+    price = prices.of(region, NETWORK_BALANCER)
+    network = [one for one in several if price is not None and one.data.get("Type") == "network"]
+    others = [one for one in several if one not in network]
+    parts = [Part(_unpriced(Kind.LOAD_BALANCER, others, NO_PRICE), None)] if others else []
+    if price is not None and network:
+        spent = [status.until_now(price.usd, one.data.get("CreatedTime"), now) for one in network]
+        known = [one for one in spent if one is not None]
+        cost = Cost(plural(len(network), NETWORK_BALANCER), price.usd * len(network), price.origin(now.date()))
+        parts.append(Part(cost, sum(known) if len(known) == len(spent) else None))
+    return parts
 
 
 def _unpriced(kind: Kind, several: Sequence[Object], why: str) -> Cost:

@@ -60,7 +60,7 @@ def read(aws: Aws, cluster: str) -> State:
     answers = described(aws, first)
     state = State(cluster, aws.region)
     for kind in BY_TAG:
-        state.objects += _objects(kind, answers[kind], state)
+        state.objects += [one for one in _objects(kind, answers[kind], state) if one.tags.get(CLUSTER) == cluster]
     for part in ROLES:
         state.objects += _role(part, answers[f"role {part}"], answers[f"policies of {part}"], state)
     state.objects += _objects(Kind.CLUSTER, [one["cluster"] for one in answers[Kind.CLUSTER]], state)

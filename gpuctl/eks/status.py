@@ -120,7 +120,7 @@ def costs(
         price = prices.of(state.region, name) if is_plain else None
         why = price.origin(now.date()) if price is not None else _no_price(is_plain, name, state.region)
         usd = None if price is None else price.usd
-        spent = [_until(usd, one.data.get("LaunchTime"), now) for one in several]
+        spent = [until_now(usd, one.data.get("LaunchTime"), now) for one in several]
         known = [one for one in spent if one is not None]
         hourly = None if usd is None else usd * len(several)
         rows.append((Cost(f"{len(several)} {name}", hourly, why), sum(known) if len(known) == len(spent) else None))
@@ -159,7 +159,7 @@ def _plane_until(start: Any, standard_end: date, now: datetime) -> float | None:
     return max(0.0, standard_h) * CONTROL_PLANE_USD + max(0.0, extended_h) * EXTENDED_USD
 
 
-def _until(hourly: float | None, start: Any, now: datetime) -> float | None:
+def until_now(hourly: float | None, start: Any, now: datetime) -> float | None:
     if hourly is None or not isinstance(start, datetime):
         return None
     return max(0.0, (now - start).total_seconds() / 3600) * hourly

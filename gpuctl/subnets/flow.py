@@ -71,7 +71,9 @@ def _cluster(aws: Aws, name: str) -> _Cluster:
         ),
     }
     answers = aws.read_all(requests, _as_is)
-    network = _value(answers["cluster"])[0]["cluster"]["resourcesVpcConfig"]
+    network = _value(answers["cluster"])[0]["cluster"].get("resourcesVpcConfig") or {}
+    if not network.get("vpcId"):
+        raise GpuctlError(doing, "AWS's answer names no VPC of it", "name the VPC: `gpuctl subnets --vpc ID`")
     details = {
         group: Request(
             f"read the node group {group}",

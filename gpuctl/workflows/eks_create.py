@@ -15,10 +15,8 @@ from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.objects import State, expires
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import demand, node_type
-from gpuctl.workflows import eks_plan
+from gpuctl.workflows import eks_plan, eks_plugins
 from gpuctl.workflows.eks_plan import EksPlan
-
-GPU_FAMILIES = ("p", "g")
 
 
 def started(aws: Aws, cluster: EksCluster) -> State:
@@ -52,11 +50,11 @@ def design(made: EksPlan) -> Design:
         planned = node_type.interfaces(kind, node_type.Layout(group.layout))
         pods = demand.demand(kind, planned, cni, 0).most_pods
         networks[group.name] = NodeNetwork([Nic(one.card, one.device, one.kind) for one in planned], pods)
-    has_gpus = any(group.instance_type.startswith(GPU_FAMILIES) for group in cluster.node_groups)
     zones = network.needed_zones(cluster, made.facts)
-    return Design(cluster, networks, zones, has_gpus, network.strategies(made.facts))
+    return Design(cluster, networks, zones, network.strategies(made.facts))
 
 
 def make(aws: Aws, made: EksPlan, waiter: Waiter) -> list[Finding]:
-    """Make what is missing."""
-    return create.create(aws, design(made), waiter)
+    """Make what is missing, its device plugins included."""
+    planned = design(made)
+    return [*create.create(aws, planned, waiter), *eks_plugins.check(aws, made, planned, waiter)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.edges.kube import cluster as kube
 from gpuctl.eks import destroy, removal
 from gpuctl.eks import state as states
 from gpuctl.eks.destroy import Choice, Remover
@@ -28,10 +27,8 @@ from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import owners
 from gpuctl.subnets import read as subnets_read
 from gpuctl.subnets.owners import Leak
-from gpuctl.workflows import eks_access, eks_expose
-from gpuctl.workflows.eks_access import AccessRequest
+from gpuctl.workflows import eks_balancers
 
-ANSWER_S = 10.0  # of Kubernetes
 TAGS_AT_ONCE = 20  # load balancers of one request, by AWS
 LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.INTERFACE: ("DescribeNetworkInterfaces", "NetworkInterfaces"),
@@ -40,7 +37,8 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.INSTANCE: ("DescribeInstances", "Reservations"),
     Kind.ENDPOINT: ("DescribeVpcEndpoints", "VpcEndpoints"),
 }
-AROUND = (*LISTS, Kind.LOAD_BALANCER)
+AROUND = (*LISTS, Kind.LOAD_BALANCER, Kind.LOG_GROUP)
+LOGS = "/aws/eks/{}/"  # prefix of the log groups that EKS makes for a cluster
 ENDING = ("shutting-down", "terminated")
 IDS_AT_ONCE = 200  # values of one filter, by AWS
 ANY_CLUSTER = NODE_TAG.format("")
@@ -57,7 +55,7 @@ def known(aws: Aws, cluster: str) -> State:
 
 
 def _lying_around(aws: Aws, state: State) -> bool:
-    """True if a removal left volumes or load balancers of the cluster, and nothing else of it."""
+    """True if a removal left volumes, logs or load balancers of the cluster, and nothing else of it."""
     belongings = around(aws, state)
     return any(removal.is_of(one, belongings, state.cluster) for one in belongings.objects)
 
@@ -195,10 +193,15 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
         inside = {"Name": "vpc-id", "Values": list(vpcs)}
         for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE):
             filters.setdefault(kind, []).append(inside)
+    prefix = {"logGroupNamePrefix": LOGS.format(cluster)}
+    logs = Request("list log groups", "logs", "DescribeLogGroups", "logGroups", prefix)
     return {
-        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
-        for kind, several in filters.items()
-        for number, one in enumerate(several)
+        (Kind.LOG_GROUP, 0): logs,
+        **{
+            (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
+            for kind, several in filters.items()
+            for number, one in enumerate(several)
+        },
     }
 
 
@@ -273,27 +276,14 @@ def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[
     """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going."""
     found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
     found += removal.references(belongings)
-    return removal.rows(state, belongings, choice.volumes), found
-
-
-def withdraw_pods(aws: Aws, state: State, belongings: Belongings, progress: Callable[[str], object]) -> None:
-    """Delete the Services of GPU pods while the controller that removes their load balancers still runs.
-
-    Asks Kubernetes only if AWS lists a load balancer of the cluster. A failure is reported and stops nothing: load
-    balancers that are left are deleted by AWS's API later, without their target groups.
-    """
-    balancers = [one for one in belongings.of(Kind.LOAD_BALANCER) if belongs(one, state.cluster)]
-    runs = any(one.state in ("ACTIVE", "UPDATING") for one in state.of(Kind.CLUSTER))
-    if not balancers or not runs:
-        return
-    try:
-        place = eks_access.place(AccessRequest(state.cluster, "gpu", "", "", state.region, aws.profile))
-        eks_expose.remove_all(kube.connect(place.context, place.namespace, place.files, ANSWER_S), progress)
-    except GpuctlError as error:
-        progress(f"Services of GPU pods were not removed first: {error}")
+    return removal.rows(state, belongings, choice.volumes, choice.logs), found
 
 
 def run(aws: Aws, state: State, belongings: Belongings, choice: Choice, waiter: Waiter) -> list[Finding]:
     """Remove it, and search for what remains."""
-    withdraw_pods(aws, state, belongings, waiter.progress)
-    return destroy.destroy(Remover(aws, state, around, choice, waiter), belongings)
+
+    def balancers() -> list[Object]:
+        return around(aws, state, [Kind.LOAD_BALANCER]).of(Kind.LOAD_BALANCER)
+
+    findings = eks_balancers.withdraw(aws, state, belongings, balancers, waiter)
+    return [*findings, *destroy.destroy(Remover(aws, state, around, choice, waiter), belongings)]

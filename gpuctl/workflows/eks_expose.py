@@ -19,7 +19,7 @@ from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.eks.gpu_pod import exposure, model, objects, scripts
 from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.gpu_pod.ssh_files import HostEntry
-from gpuctl.workflows import eks_ssh
+from gpuctl.workflows import eks_prices, eks_ssh
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_read import LOOK_S, MERGE, ours, touch
 
@@ -87,7 +87,7 @@ def plan(before: Object | None, desired: Exposure, place: Place) -> list[str]:
         lines.insert(1, "that one is removed first: its address goes, and sessions through it end")
     if desired.ranges == ("0.0.0.0/0",):
         lines.append("that is the whole internet: everybody may try to log in")
-    lines.append("cost: UNKNOWN USD an hour beside the cluster, as gpuctl has no price of load balancers; AWS bills")
+    lines.append(f"cost: {eks_prices.of_balancer(place.region)}, and its traffic, beside the cluster; AWS bills")
     lines.append("its hours and traffic until `gpuctl eks pod --expose none` or `gpuctl eks destroy` removes it")
     return lines
 
@@ -324,15 +324,3 @@ def _still(cluster: Cluster, service: Object) -> Object | None:
     except NotFound:
         return None
     return now if now["metadata"]["uid"] == meta["uid"] else None
-
-
-def remove_all(cluster: Cluster, progress: Progress, limit_s: float = GONE_S) -> None:
-    """Delete the Services of `eks pod` in all namespaces, and wait until their load balancers are removed."""
-    services = cluster.kind("v1", KIND)
-    labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "service"}
-    several, end = cluster.find_everywhere_by(services, labels), time.monotonic() + limit_s
-    for service in several:
-        progress(f"deleting {name_of(service)}, and waiting until its load balancer is removed")
-        cluster.delete(service)
-    for service in several:
-        _await_removal(cluster, service, max(LOOK_S, end - time.monotonic()))

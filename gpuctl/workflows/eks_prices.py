@@ -18,7 +18,7 @@ import gpuctl
 from gpuctl.core import json_file
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import cache_dir, private, write_atomically
-from gpuctl.domain.findings import Finding, ok, unknown, unknown_because
+from gpuctl.domain.findings import Finding, ok, unknown, unknown_because, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import price_list
 from gpuctl.eks.cost import Price, Prices
@@ -69,6 +69,16 @@ def judge(prices: Prices) -> list[Finding]:
     return [unknown("prices", "stored prices", message, prices.damage.hint)]
 
 
+def of_balancer(region: str) -> str:
+    """Price of a Network Load Balancer in words, with its source; UNKNOWN with the reason. `region`: "" for UNKNOWN."""
+    if not region:
+        return "UNKNOWN USD an hour (without AWS, its region is not known)"
+    price = read(region).of(region, price_list.NETWORK_BALANCER)
+    if price is None:
+        return f"UNKNOWN USD an hour (no price of it in {region} is known: `gpuctl eks plan NAME --prices` asks AWS)"
+    return f"{price.usd:.4g} USD an hour ({price.origin(datetime.now(UTC).date())})"
+
+
 def _stored(region: str) -> dict[tuple[str, str], Price]:
     path = _file(region)
     if not path.exists():
@@ -115,9 +125,10 @@ def refresh(aws: Aws, types: Sequence[str]) -> list[Finding]:
             prices[name] = _price(answer, region, name, today)
             findings.append(ok("prices", name, f"{prices[name].usd:g} USD an hour, {prices[name].origin(today)}"))
         except GpuctlError as error:
-            findings.append(
-                unknown("prices", name, f"{error.wrong}; an older price stays in use, if one is known", error.hint)
-            )
+            # No part of a plan is a load balancer: without its price the plan is whole.
+            judged = warn if name == price_list.NETWORK_BALANCER else unknown
+            message = f"{error.wrong}; an older price stays in use, if one is known"
+            findings.append(judged("prices", name, message, error.hint))
     try:
         _store(region, prices)
     except GpuctlError as error:
@@ -126,7 +137,7 @@ def refresh(aws: Aws, types: Sequence[str]) -> list[Finding]:
 
 
 def _request(region: str, name: str) -> Request:
-    parameters = {"ServiceCode": price_list.SERVICE, "Filters": price_list.filters(region, name)}
+    parameters = price_list.request(region, name)
     return Request(f"read the price of {name}", "pricing", "GetProducts", "PriceList", parameters)
 
 

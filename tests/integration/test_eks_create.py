@@ -22,7 +22,7 @@ from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_destroy
+from gpuctl.workflows import eks_balancers, eks_destroy, eks_plugins
 from tests.rig.aws_endpoint import ERROR, LOGIN, client
 from tests.rig.eks_answers import planning_answers
 from tests.rig.eks_endpoint import ACCOUNT, Additions, backend, eks_endpoint
@@ -43,7 +43,7 @@ tags: {{team: ml-infra}}
 """
 CLUSTER = cluster_file.check(FILE, "test")
 NICS = NodeNetwork([Nic(0, 0, "interface"), Nic(0, 1, "efa-only"), Nic(1, 0, "efa-only")], 100)
-DESIGN = Design(CLUSTER, {"gpu": NICS}, {"gpu": frozenset({"use1-az1", "use1-az6"})}, has_gpus=True)
+DESIGN = Design(CLUSTER, {"gpu": NICS}, {"gpu": frozenset({"use1-az1", "use1-az6"})})
 
 
 REGION = ("--region", "us-east-1")
@@ -80,11 +80,14 @@ class Cloud:
 
 
 @pytest.fixture(scope="module")
-def cloud() -> Iterator[Cloud]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with eks_endpoint() as (url, additions), pytest.MonkeyPatch.context() as patch:
         for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
             patch.setenv(name, value)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))  # of kubeconfigs
         patch.setattr(wait, "EVERY_S", 0.01)
+        patch.setattr(eks_balancers, "ANSWER_S", 0.2)
+        patch.setattr(eks_plugins, "PATIENCE_S", 0.2)  # no Kubernetes answers at moto's address
         backend("iam").create_role("Admin", "{}", "/", None, "", [], "3600")
         yield Cloud(url, additions)
 
@@ -194,7 +197,6 @@ def test_lost_answers_make_nothing_twice_and_a_group_without_capacity_is_made_ag
     assert {one.check: str(one.verdict) for one in again} == {
         "addon": "OK",
         "node-group": "OK",
-        "gpu-resources": "UNKNOWN",
     }
     assert any("removing it, to make it again" in line for line in lines)
     assert objects(cloud.additions)["node group"] == 1
@@ -292,6 +294,22 @@ def test_what_others_made_stays_and_is_named_until_the_name_is_typed_again(lab: 
     assert run(lab, "destroy", "lab").exception is not None
 
 
+def test_log_groups_stay_and_are_named_until_they_are_to_go(lab: Cloud) -> None:
+    logs = backend("logs")
+    backend("ec2").volumes.clear()  # of other tests
+    for name in ("/aws/eks/lab/cluster", "/aws/eks/lab-2/cluster"):
+        logs.create_log_group(name, {})
+    listed = run(lab, "destroy", "lab")
+    assert "stays   log group /aws/eks/lab/cluster: no --logs; 0.0 MiB stored, cost UNKNOWN" in listed.stdout
+    done = run(lab, "destroy", "lab", "--yes")
+    assert (done.exit_code, "costs an amount that is UNKNOWN" in done.stdout) == (0, True), done.output
+    assert objects(lab.additions)["role"] == 0
+    again = run(lab, "destroy", "lab", "--logs", "delete", "--yes")  # nothing else of it is left
+    assert (again.exit_code, "deleted log group" in again.stderr) == (0, True), again.output
+    assert set(logs.groups) == {"/aws/eks/lab-2/cluster"}
+    assert isinstance(run(lab, "destroy", "lab").exception, InvalidInput)
+
+
 def test_create_plans_asks_makes_and_says_what_is_not_checked(cloud: Cloud, tmp_path: Path) -> None:
     path = tmp_path / "small.yaml"
     small = FILE.replace("name: lab", "name: small").replace("p4d.24xlarge", "g4dn.xlarge").replace("cluster,", "none,")
@@ -319,6 +337,7 @@ def test_create_plans_asks_makes_and_says_what_is_not_checked(cloud: Cloud, tmp_
     finished = run(cloud, "resume", path, "--yes", region=False)
     assert finished.exit_code == 1
     assert "UNKNOWN  gpu-resources" in finished.stdout
+    assert "then `gpuctl eks resume small` checks it again" in finished.stdout
     made = objects(cloud.additions)
     assert {name: made[name] for name in ("role", "nat", "node group", "addon", "security group")} == {
         "role": 2,

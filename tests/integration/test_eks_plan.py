@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import cache_dir
+from gpuctl.workflows import eks_prices
 from tests.rig.aws_endpoint import (
     LOGIN,
     Answer,
@@ -28,7 +29,7 @@ from tests.rig.aws_endpoint import (
     moto_endpoint,
     vpc_with_subnets,
 )
-from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, planning_answers, product
+from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, balancer, planning_answers, product
 
 CALLED = (
     *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
@@ -112,17 +113,22 @@ def priced(cloud: Cloud, path: Path, answer: Answer | None, *words: str) -> tupl
     return result.exit_code, document
 
 
+UNPRICED = (("prices", "UNKNOWN"), ("prices", "WARN"))  # of the instance type, and of a load balancer
+
+
 def test_prices_of_the_pricing_api_are_stored_for_later_plans(cloud: Cloud, tmp_path: Path) -> None:
     path, today = file(tmp_path, cloud), str(datetime.now(UTC).date())
     denied = (400, json.dumps({"__type": "AccessDeniedException", "message": "not allowed"}))
     code, document = priced(cloud, path, denied, "--prices")
-    assert (code, bad(document), document["price_date"]) == (1, [("prices", "UNKNOWN")], "2026-07-20")
+    assert (code, bad(document), document["price_date"]) == (1, [*UNPRICED], "2026-07-20")
     assert "no permission for pricing:GetProducts" in json.dumps(document)
-    listed = (200, json.dumps({"FormatVersion": "aws_v1", "PriceList": [product("0.7", region="us-east-1")]}))
+    products = [product("0.7", region="us-east-1"), balancer("0.02", "LoadBalancerUsage", region="us-east-1")]
+    listed = (200, json.dumps({"FormatVersion": "aws_v1", "PriceList": products}))
     for answer, words in ((listed, ["--prices"]), (None, []), (denied, ["--prices"])):
         code, document = priced(cloud, path, answer, *words)
         assert (document["usd_hour"], document["price_date"]) == (pytest.approx(0.8), today), words
-        assert code == int(answer is denied)
+        assert (code, bad(document)) == ((1, [*UNPRICED]) if answer is denied else (0, [])), words
+    assert eks_prices.of_balancer("us-east-1").startswith("0.02 USD an hour (AWS Pricing API (in effect since")
     endless = (200, json.dumps({"PriceList": [product("0.9", region="us-east-1")], "NextToken": "again"}))
     code, document = priced(cloud, path, endless, "--prices")
     assert (code, document["usd_hour"]) == (1, pytest.approx(0.8))

@@ -53,3 +53,17 @@ def product(usd: str = "0.6", unit: str = "Hrs", region: str = "us-west-2", **at
     term = {"effectiveDate": "2026-11-01T00:00:00Z", "priceDimensions": {"a.b.c": dimension}}
     whole = {**PLAIN_LINUX, "instanceType": "g4dn.xlarge", "regionCode": region, **attributes}
     return json.dumps({"product": {"attributes": whole}, "terms": {"OnDemand": {"a.b": term}}})
+
+
+def balancer(
+    usd: str,
+    usage: str = "USW2-LoadBalancerUsage",
+    family: str = "Load Balancer-Network",
+    region: str = "us-west-2",
+    **more: str,
+) -> str:
+    """A product as AWS's price list of AWSELB has it, as text."""
+    plain = json.loads(product(usd))
+    attributes = {"regionCode": region, "operation": "LoadBalancing:Network", "locationType": "AWS Region"}
+    plain["product"] = {"productFamily": family, "attributes": {**attributes, "usagetype": usage, **more}}
+    return json.dumps(plain)

@@ -91,6 +91,9 @@ def demanded(account: RefusingAccount, request: Received) -> list[tuple[str, str
 def _of_query(account: RefusingAccount, request: Received) -> list[tuple[str, str, dict[str, str]]]:
     if request.operation == "ListServiceQuotas":
         return [("servicequotas:ListServiceQuotas", "*", {})]
+    if request.operation.endswith("LogGroup") or request.operation.endswith("LogGroups"):
+        name = json.loads(request.body).get("logGroupName", "*")
+        return [(f"logs:{request.operation}", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{name}", {})]
     query = {key: values[0] for key, values in parse_qs(request.body.decode(errors="replace")).items()}
     if query.get("Version") not in VERSIONS:
         raise AssertionError(f"no action is known for {request.method} {request.path}")

@@ -22,7 +22,7 @@ import pytest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws
-from gpuctl.eks import cluster_file
+from gpuctl.eks import cluster_file, create
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_create, eks_plan
 from tests.rig.aws_endpoint import LOGIN
@@ -230,7 +230,7 @@ def outcome(made: World, plain: str, later: Callable[[World, str], str] | None =
     clock = iter(range(0, 10**9, 10))
     waiter = Waiter(lambda _: None, lambda _: None, lambda: float(next(clock)))
     try:
-        findings = eks_create.make(made.aws, planned, waiter)
+        findings = create.create(made.aws, eks_create.design(planned), waiter)  # the account has no Kubernetes
     except GpuctlError as error:
         return Outcome(bad, str(error), tuple(made.account.refusals))
     wrong = [f"{one.subject}: {one.message}" for one in findings if one.verdict in ("FAIL", "WARN")]

@@ -25,6 +25,9 @@ KINDS = {
     "Namespace": "namespaces",
     "Service": "services",
     "Node": "nodes",
+    "DaemonSet": "daemonsets",
+    "Ingress": "ingresses",
+    "Gateway": "gateways",
 }
 
 

@@ -42,7 +42,8 @@ def create(request: CreateRequest, form: Form, metrics: Path | None) -> None:
     """Plan, show the plan and its cost, ask, then make the cluster step by step.
 
     Each step looks for its object first, by gpuctl's tags: run it again after an interruption or a failure, and nothing
-    is made twice. A plan with FAIL is not carried out. Exit code 1 also if the nodes' GPUs were not checked.
+    is made twice. A plan with FAIL is not carried out. Applies device plugins, and waits until the nodes offer their
+    GPUs and EFA interfaces in Kubernetes; exit code 1 also where that is not known.
     """
     _make(request, form, metrics, "eks create")
 
@@ -79,7 +80,7 @@ def _make(request: CreateRequest, form: Form, metrics: Path | None, command: str
             hint = f"`gpuctl eks destroy {cluster.name}` removes it"
             raise InvalidInput(f"resume {cluster.name}", "its time to live is over", hint)
         planned = eks_create.plan(aws, cluster, state, request.prices)
-    _show_plan(planned, len(state.objects))
+    _show_plan(planned, sum(one.ours for one in state.objects))
 
     def finish(made: list[Any]) -> None:
         details = {"region": cluster.region, "made": made is not planned.findings}

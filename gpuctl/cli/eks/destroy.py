@@ -36,15 +36,24 @@ volumes = click.option(
     help="Volumes of Kubernetes' claims, which outlive the cluster and cost. Needed if there are any.",
 )
 
+logs = click.option(
+    "--logs",
+    type=click.Choice(["delete", "keep", ""]),
+    default="",
+    metavar="delete|keep",
+    help="Log groups of EKS (/aws/eks/NAME/…), which outlive the cluster and cost.  [default: keep]",
+)
+
 
 @dataclass(frozen=True)
 class DestroyRequest:
-    """`volumes`: delete, keep, or "" for not chosen. `foreign`: the name again, for what gpuctl did not make."""
+    """`volumes`, `logs`: delete, keep, or "" for not chosen. `foreign`: the name again, for what others made."""
 
     cluster: str
     region: str
     aws_profile: str
     volumes: str
+    logs: str
     foreign: str
     yes: bool
 
@@ -56,6 +65,7 @@ class DestroyRequest:
     region,
     options.aws_profile,
     volumes,
+    logs,
     click.option(
         "--foreign",
         metavar="NAME",
@@ -82,7 +92,7 @@ def destroy(request: DestroyRequest, form: Form, metrics: Path | None) -> None:
     started = time.monotonic()
     name, where = place(request.cluster, request.region)
     aws = eks_plan.connect(where, request.aws_profile)
-    choice = Choice(request.volumes)
+    choice = Choice(request.volumes, request.logs)
     with output.slow_notice("asking AWS"):
         state = eks_destroy.known(aws, name)
         around = eks_destroy.around(aws, state)

@@ -87,10 +87,14 @@ def _show(made: EksPlan) -> None:
 
 
 def show_costs(made: EksPlan, err: bool = False) -> None:
-    """Print the cost of each part, and the sum."""
+    """Print the cost of each part, the sum, and the price of a load balancer."""
+    from gpuctl.workflows import eks_prices
+
     rows = ((one.part, _usd(one.usd_hour), one.why) for one in made.costs)
     output.table(("PART", "USD/HOUR", "SOURCE"), rows, err=err)
     click.echo("\n".join(_sum(made)), err=err)
+    price = eks_prices.of_balancer(made.cluster.region)
+    click.echo(f"a load balancer (`eks pod --expose nlb`) beside it: {price}, and its traffic", err=err)
 
 
 def _sum(made: EksPlan) -> Iterator[str]:
@@ -101,7 +105,7 @@ def _sum(made: EksPlan) -> Iterator[str]:
         yield "sum: UNKNOWN, as a price is not known"
         return
     until = f", {hourly * hours:.2f} USD in {hours:g} hours" if hours is not None else ""
-    yield f"sum: {hourly:.2f} USD an hour{until}; without disks, traffic and NAT gateways"
+    yield f"sum: {hourly:.2f} USD an hour{until}; without disks, traffic, load balancers and NAT gateways"
 
 
 def _usd(value: float | None) -> str:

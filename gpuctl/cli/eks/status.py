@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.eks.destroy import place, region, volumes
+from gpuctl.cli.eks.destroy import logs, place, region, volumes
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
@@ -35,11 +35,12 @@ class StatusRequest:
 
 @dataclass(frozen=True)
 class ReapRequest:
-    """`volumes`: delete, keep, or "" for not chosen."""
+    """`volumes`, `logs`: delete, keep, or "" for not chosen."""
 
     region: str
     aws_profile: str
     volumes: str
+    logs: str
     yes: bool
 
 
@@ -121,6 +122,7 @@ def _usd(value: float | None) -> str:
     click.option("--region", metavar="REGION", default="", callback=options.not_empty, help="Only of this region."),
     options.aws_profile,
     volumes,
+    logs,
     click.option("--yes", "-y", is_flag=True, help="Remove them; without this option, only list them."),
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
@@ -144,9 +146,8 @@ def reap(request: ReapRequest, strict: bool, form: Form, metrics: Path | None) -
     if request.yes and late:
         findings.show(found, err=True)
         waiter = Waiter(lambda line: click.echo(line, err=True))
-        ended = eks_status.reap(
-            lambda where: eks_plan.connect(where, request.aws_profile), late, Choice(request.volumes), waiter
-        )
+        choice = Choice(request.volumes, request.logs)
+        ended = eks_status.reap(lambda where: eks_plan.connect(where, request.aws_profile), late, choice, waiter)
         found = [one for one in found if one.subject not in {each.subject for each in late}] + ended
     details = {"clusters": len(clusters), "late": len(late), "removed": bool(request.yes and late)}
     seconds = round(time.monotonic() - started, 3)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from gpuctl.cli.app import app
 from gpuctl.eks import wait
+from gpuctl.workflows import eks_balancers, eks_plugins
 from tests.rig.aws_endpoint import LOGIN, client
 from tests.rig.eks_endpoint import ACCOUNT, backend, eks_endpoint
 from tests.rig.eks_policies import FOLDER, EnforcingAccount, actions, statements
@@ -62,7 +63,10 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcingAccou
         for name, value in {**LOGIN, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"}.items():
             patch.setenv(name, value)
         patch.setenv("GPUCTL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))  # of kubeconfigs
         patch.setattr(wait, "EVERY_S", 0.01)
+        patch.setattr(eks_balancers, "ANSWER_S", 0.2)  # no Kubernetes answers at moto's address
+        patch.setattr(eks_plugins, "PATIENCE_S", 0.2)
         made.url = url
         backend("iam").create_role("Admin", "{}", "/", None, "", [], "3600")
         backend("iam").create_user("us-east-1", "alice")
@@ -77,11 +81,13 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
         "create": ("create", path, "--yes"),
         "status": ("status", "lab", "--region", "us-east-1", "--no-pods"),
         "cost": ("cost", "--region", "us-east-1"),
-        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--yes"),
+        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--logs", "delete", "--yes"),
     }
     unused: dict[str, set[str]] = {}
     for name in COMMANDS:
         account.allow, account.used = statements(name), set()
+        if name == "destroy":
+            backend("logs").create_log_group("/aws/eks/lab/cluster", {})
         result = CliRunner().invoke(app, ["eks", *map(str, words[name])])
         assert account.refused == set(), name
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -91,6 +97,7 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
         **dict.fromkeys(("plan", "create"), GIVEN_SUBNETS),
     }
     assert not backend("eks").clusters  # destroyed
+    assert not backend("logs").groups
 
 
 def test_an_action_that_no_policy_holds_is_refused(account: EnforcingAccount, tmp_path: Path) -> None:

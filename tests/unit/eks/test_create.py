@@ -64,7 +64,7 @@ def maker(aws: StandInAws, *objects: Object) -> Maker:
         seconds[0] += passed
 
     state = State("lab", "us-east-1", list(objects))
-    design = Design(CLUSTER, {}, {}, has_gpus=False)
+    design = Design(CLUSTER, {}, {})
     return Maker(cast(Aws, aws), design, state, Waiter(lambda _: None, sleep, lambda: seconds[0], 10.0))
 
 

@@ -184,8 +184,15 @@ def test_interfaces_that_appear_late_are_deleted_while_a_group_is_held() -> None
 def test_a_nat_gateway_that_failed_counts_as_deleted() -> None:
     aws = StandInAws({"DescribeNatGateways": [{"NatGateways": [{"NatGatewayId": "nat-1", "State": "failed"}]}]})
     failed = Object(Kind.NAT, "nat-1", state="failed", ours=True)
-    remover(aws, lab(failed)).nat()
+    remover(aws, lab(failed)).nat([failed])
     assert [one.verdict for one in remaining(lab(failed), Belongings(), "")] == [Verdict.OK]
+
+
+def test_a_nat_gateway_that_stays_in_the_list_is_not_deleted() -> None:
+    theirs = Object(Kind.NAT, "nat-9", state="available", tags={"gpuctl:cluster": "lab", "gpuctl:region": "other"})
+    aws = StandInAws()
+    destroy.destroy(remover(aws, lab(theirs)), Belongings())
+    assert "DeleteNatGateway" not in aws.acts
 
 
 def test_a_group_that_rules_of_others_name_is_not_waited_for() -> None:

@@ -37,7 +37,7 @@ class StandInAws:
 
 def attach(aws: StandInAws) -> dict[str, Any]:
     waiter = Waiter(lambda _: None, lambda _: None)
-    maker = Maker(cast(Aws, aws), Design(CLUSTER, {}, {}, has_gpus=False), State("lab", "us-east-1"), waiter)
+    maker = Maker(cast(Aws, aws), Design(CLUSTER, {}, {}), State("lab", "us-east-1"), waiter)
     return maker.act("attach it", "ec2", "AttachInternetGateway", {})
 
 
@@ -71,7 +71,7 @@ def lost(monkeypatch: pytest.MonkeyPatch, kind: Kind, listed_at: int) -> tuple[l
     monkeypatch.setattr(states, "read", read)
     waiter = Waiter(lambda _: None, slept.append, every_s=10)
     state = State("lab", "us-east-1", [Object(Kind.SUBNET, "subnet-1", "private-0", ours=True)])
-    maker = Maker(cast(Aws, StandInAws(LOST)), Design(CLUSTER, {}, {}, has_gpus=False), state, waiter)
+    maker = Maker(cast(Aws, StandInAws(LOST)), Design(CLUSTER, {}, {}), state, waiter)
     return slept, maker
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.eks import price_list
 from gpuctl.eks.cost import Price, Prices
 from gpuctl.eks.price_list import PLAIN_LINUX, price
-from tests.rig.eks_answers import product
+from tests.rig.eks_answers import balancer, product
 
 TODAY = date(2026, 11, 28)
 
@@ -80,3 +81,30 @@ def test_the_newer_of_two_prices_counts_and_a_region_has_its_own() -> None:
 def test_the_age_of_a_price_is_part_of_its_origin() -> None:
     assert Price(1, date(2026, 11, 27), "AWS").origin(TODAY) == "AWS, 2026-11-27, 1 day old"
     assert Price(1, TODAY, "AWS").origin(TODAY) == "AWS, 2026-11-28"
+
+
+def test_the_price_of_a_network_load_balancer_is_that_of_its_hours_in_a_region() -> None:
+    others = [
+        balancer("9", "USW2-TS-LoadBalancerUsage"),
+        balancer("9", "USW2-LCUUsage"),
+        balancer("9", "USW2-LoadBalancerUsage", "Load Balancer-Application"),
+        balancer("9", operation="LoadBalancing:Gateway"),
+        balancer("9", locationType="AWS Outposts"),
+    ]
+    for usage in ("USW2-LoadBalancerUsage", "LoadBalancerUsage"):
+        listed = [*others, balancer("0.0225", usage)]
+        assert price(listed, "us-west-2", price_list.NETWORK_BALANCER, TODAY).usd == 0.0225
+    with pytest.raises(GpuctlError, match="no on-demand price"):
+        price(others, "us-west-2", price_list.NETWORK_BALANCER, TODAY)
+
+
+def test_each_product_is_asked_of_its_service() -> None:
+    asked = {name: price_list.request("us-west-2", name) for name in ("g4dn.xlarge", price_list.NETWORK_BALANCER)}
+    assert [one["ServiceCode"] for one in asked.values()] == ["AmazonEC2", "AWSELB"]
+    fields = {one["Field"]: one["Value"] for one in asked[price_list.NETWORK_BALANCER]["Filters"]}
+    assert fields == {
+        "regionCode": "us-west-2",
+        "operation": "LoadBalancing:Network",
+        "locationType": "AWS Region",
+        "productFamily": "Load Balancer-Network",
+    }

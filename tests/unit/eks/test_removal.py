@@ -78,6 +78,18 @@ def test_interfaces_of_others_keep_our_vpc(owner: str, keeps: bool) -> None:
     assert foreigners(state(CLUSTER), around) == []  # in given subnets it keeps nothing
 
 
+@pytest.mark.parametrize(
+    ("logs", "goes", "verdict"), [("", False, "WARN"), ("keep", False, "WARN"), ("delete", True, "FAIL")]
+)
+def test_a_log_group_goes_by_choice_and_the_last_search_counts_it(logs: str, goes: bool, verdict: str) -> None:
+    around = Belongings([Object(Kind.LOG_GROUP, "/aws/eks/lab/cluster", data={"storedBytes": 3 * 2**20})])
+    fate = rows(state(CLUSTER), around, "", logs)[-1]
+    assert (fate.goes, fate.is_foreign) == (goes, False)
+    assert goes or "3.0 MiB stored, cost UNKNOWN" in fate.why
+    finding = next(one for one in remaining(state(), around, "", logs) if one.subject.startswith("/aws"))
+    assert str(finding.verdict) == verdict
+
+
 def test_what_is_left_fails_and_what_costs_is_named_as_such() -> None:
     left = state(ROLES[0], ours(Kind.NAT, "nat-1"), ours(Kind.SECURITY_GROUP, "sg-1"))
     disk = Object(Kind.VOLUME, "vol-1", tags=OWNED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.eks import spending
-from gpuctl.eks.cost import Prices
+from gpuctl.eks.cost import Price, Prices
 from gpuctl.eks.facts import Version
 from gpuctl.eks.objects import Kind, Object, State
+from gpuctl.eks.price_list import NETWORK_BALANCER
 from gpuctl.eks.removal import Belongings
 from gpuctl.eks.spending import Spending
 
@@ -101,3 +103,19 @@ def test_a_volume_that_may_be_of_the_cluster_is_an_unknown_part() -> None:
 
 def test_an_owner_is_a_tag() -> None:
     assert [spending.owner(tags) for tags in ({"owner": "alice"}, {"Owner": "bob"}, {})] == ["alice", "bob", ""]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_network_load_balancer_has_a_price_only_if_aws_named_it(known: bool) -> None:
+    data = {"Type": "network", "CreatedTime": NOW - timedelta(hours=10)}
+    network = Object(Kind.LOAD_BALANCER, "lb-1", tags={"elbv2.k8s.aws/cluster": "lab"}, data=data)
+    other = replace(network, name="lb-2", data={"Type": "application"})
+    price = {("us-east-1", NETWORK_BALANCER): Price(0.02, date(2026, 11, 20), "AWS")} if known else {}
+    prices = replace(PRICES, listed=price)
+    parts = spending.parts(State("lab", "us-east-1"), Belongings([network, other]), VERSIONS, prices, NOW)
+    named = {one.cost.part: (one.cost.usd_hour, one.spent) for one in parts}
+    if known:
+        assert named == {"1 load balancer": (None, None), "1 network load balancer": (0.02, pytest.approx(0.2))}
+        assert parts[-1].cost.why == "AWS, 2026-11-20, 8 days old"
+    else:
+        assert named == {"2 load balancers": (None, None)}

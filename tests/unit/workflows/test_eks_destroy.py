@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks.destroy import Choice
-from gpuctl.eks.gpu_pod import exposure
-from gpuctl.eks.gpu_pod.exposure import Exposure
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
 from gpuctl.eks.removal import claims, obstacles, remaining, rows
-from gpuctl.workflows import eks_access, eks_destroy
-from gpuctl.workflows.eks_access import Place
+from gpuctl.workflows import eks_destroy
 from tests.rig.aws_refusals import refused
-from tests.rig.standin_namespace import StandinNamespace
 
 CSI = {"ebs.csi.aws.com/cluster": "true", "kubernetes.io/created-for/pvc/name": "data"}
 OURS = {CLUSTER: "lab", REGION: "us-east-1"}
@@ -146,26 +142,3 @@ def test_rules_of_others_that_name_our_groups_are_named_before_anything_goes() -
     assert around.named_by == {"sg-1": ["sg-9 (sg-9)"]}
     found = eks_destroy.preview(STATE, around, Choice())[1]
     assert any(one.subject == "sg-1" and "sg-9" in one.message for one in found)
-
-
-def no_answer(_: object) -> Place:
-    raise Unreachable("reach it", "no answer")
-
-
-def test_services_of_gpu_pods_go_before_the_controller_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    aws, cluster, notes = StandInAws([], []), StandinNamespace(), list[str]()
-    aws.lists["DescribeLoadBalancers"] = [{"LoadBalancerArn": "arn:lb", "LoadBalancerName": "lb", "VpcId": "vpc-1"}]
-    aws.lists["DescribeTags"] = [tagged({"elbv2.k8s.aws/cluster": "lab"}, ResourceArn="arn:lb")]
-    state = State("lab", "us-east-1", [VPC, Object(Kind.CLUSTER, "lab", state="ACTIVE")])
-    around = eks_destroy.around(aws, state)
-    cluster.add(exposure.service("gpu", Exposure(("203.0.113.0/24",))))
-    cluster.add({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}})
-    place = Place("lab", "gpu", "lab", "default", [])
-    monkeypatch.setattr(eks_access, "place", lambda _: place)
-    monkeypatch.setattr("gpuctl.workflows.eks_destroy.kube.connect", lambda *_: cluster)
-    eks_destroy.withdraw_pods(aws, state, around, notes.append)
-    assert cluster.writes == [("DELETE", "services/gpu-ssh")]
-    # A cluster that does not answer keeps nothing from going: AWS's API deletes the load balancer later.
-    monkeypatch.setattr(eks_access, "place", no_answer)
-    eks_destroy.withdraw_pods(aws, state, around, notes.append)
-    assert notes[-1] == "Services of GPU pods were not removed first: cannot reach it: no answer"

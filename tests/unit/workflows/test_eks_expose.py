@@ -290,12 +290,3 @@ def test_a_removal_waits_until_the_controller_has_let_the_service_go() -> None:
     with pytest.raises(GpuctlError, match="it still exists") as refused:
         eks_expose.remove(cluster, service, notes.append, limit_s=-1)
     assert "does the AWS Load Balancer Controller run" in refused.value.hint
-
-
-def test_all_services_are_deleted_before_the_first_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = with_service(OFFICE)
-    cluster.add(exposure.service("other", OFFICE))
-    deleted: list[str] = []
-    monkeypatch.setattr(eks_expose, "_await_removal", lambda *_: deleted.append(str(len(cluster.writes))))
-    eks_expose.remove_all(cluster, lambda _: None)
-    assert deleted == ["2", "2"]

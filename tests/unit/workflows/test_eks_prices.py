@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.eks import price_list
 from gpuctl.eks.cost import Price
 from gpuctl.workflows import eks_prices
 
@@ -65,3 +66,10 @@ def test_prices_that_are_stored_at_once_are_all_kept() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store, names))
     assert sorted(name for _, name in eks_prices.read(REGION).listed) == sorted(names)
+
+
+def test_the_price_of_a_load_balancer_has_its_source_and_is_unknown_without_one() -> None:
+    assert eks_prices.of_balancer(REGION).startswith("UNKNOWN USD an hour (no price of it in us-west-2 is known")
+    assert eks_prices.of_balancer("").startswith("UNKNOWN USD an hour")
+    store(price_list.NETWORK_BALANCER)
+    assert eks_prices.of_balancer(REGION) == f"0.6 USD an hour (AWS, {TODAY})"
