@@ -198,9 +198,12 @@ def _efa(plugin: Plugin, region: str) -> Object:
 
 def is_ours(plugin: Plugin, item: Object) -> bool:
     """True for the DaemonSet that gpuctl made."""
-    meta = item["metadata"]
-    has_labels = LABELS.items() <= (meta.get("labels") or {}).items()
-    return has_labels and (meta["namespace"], meta["name"]) == (NAMESPACE, plugin.name)
+    return has_name(plugin, item) and LABELS.items() <= (item["metadata"].get("labels") or {}).items()
+
+
+def has_name(plugin: Plugin, item: Object) -> bool:
+    """True for a DaemonSet of the name that gpuctl's has, whoever made it."""
+    return (item["metadata"]["namespace"], item["metadata"]["name"]) == (NAMESPACE, plugin.name)
 
 
 def of_others(plugin: Plugin, daemon_sets: Sequence[Object]) -> list[Object]:
@@ -209,7 +212,7 @@ def of_others(plugin: Plugin, daemon_sets: Sequence[Object]) -> list[Object]:
 
 
 def _holds(plugin: Plugin, item: Object) -> bool:
-    if (item["metadata"]["namespace"], item["metadata"]["name"]) == (NAMESPACE, plugin.name):
+    if has_name(plugin, item):
         return True  # of our name, without our label
     spec = _pod_spec(item)
     folders = {str(one.get("name")) for one in spec.get("volumes") or () if _path(one) == PLUGINS_FOLDER}

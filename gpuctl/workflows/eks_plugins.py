@@ -260,7 +260,9 @@ def _shared_out(plugin: Plugin, ground: Ground, served: Collection[str]) -> tupl
             free += [] if selecting else [group]
             continue
         sure = [one for one in (selecting if nodes else others) if _is_sure(one, nodes)]
-        perhaps = [one for one in others if not nodes or _may_select(one, nodes)]
+        perhaps = [
+            one for one in others if not nodes or _may_select(one, nodes) or device_plugins.has_name(plugin, one)
+        ]
         alone |= {device_plugins.title(one): one for one in sure}
         if perhaps and not sure:
             unsure.setdefault(named(map(device_plugins.title, perhaps)), []).append(group.group)

@@ -179,6 +179,16 @@ def test_a_plugin_of_others_that_selects_no_node_of_ours_keeps_nobody_from_ours(
     assert device_plugins.selected_groups(cluster.live(NVIDIA)) == {"gpu"}
 
 
+def test_a_daemon_set_of_others_with_gpuctls_name_is_not_changed() -> None:
+    cluster = StandinCluster()
+    cluster.join("node-0")
+    made = of_group("elsewhere")
+    made["metadata"] = {"name": NVIDIA.name, "namespace": "kube-system"}
+    cluster.add(made)
+    [finding] = ensure(cluster, replace(GROUP, efas=0, active=False))
+    assert (str(finding.verdict), cluster.writes) == ("WARN", [])
+
+
 def excluding() -> Object:
     """A plugin of others with a rule that is not In."""
     made = theirs([GROUP])
