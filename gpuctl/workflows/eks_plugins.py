@@ -129,7 +129,7 @@ def _awaited(
 ) -> list[Finding]:
     """Wait for the resources of these groups, and judge them; a Kubernetes that does not answer is asked again.
 
-    `restarting`: DaemonSets whose pods of before may still be what offers the devices.
+    `restarting`: DaemonSets with a new template; pods of the old one may still offer the devices.
     """
     late: list[str] = []
     observed: Observation | GpuctlError = Observation({one.group: () for one in groups}, chosen, {})
