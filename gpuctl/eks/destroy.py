@@ -47,6 +47,7 @@ DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.VPC: ("DeleteVpc", "VpcId"),
 }
 WITH_INTERFACES = (Kind.SECURITY_GROUP, Kind.SUBNET)
+MADE_BY_CONTROLLERS = (Kind.LOAD_BALANCER, Kind.SECURITY_GROUP)
 IN_VPC = (Kind.SECURITY_GROUP, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC)
 Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by default)
 
@@ -249,6 +250,17 @@ class Remover:
             self.waiter.until(CLUSTER_DOWN, poll)
             self.waiter.progress(f"deleted {one}")
 
+    def renewed(self, around: Belongings) -> Belongings:
+        """Load balancers and security groups as AWS lists them now; the other objects as they were."""
+        now = self.look(self.aws, self.state, MADE_BY_CONTROLLERS)
+        made = [one for one in now.objects if one.kind in MADE_BY_CONTROLLERS]
+        before = {(one.kind, one.name) for one in around.objects}
+        for one in made:
+            if (one.kind, one.name) not in before and removal.belongs(one, self.state.cluster):
+                self.waiter.progress(f"{one} was made meanwhile, and goes, too")
+        others = [one for one in around.objects if one.kind not in MADE_BY_CONTROLLERS]
+        return replace(around, objects=[*others, *made], named_by=now.named_by)
+
     def balancers(self, rows: Iterable[Row]) -> None:
         """Load balancers of Services and Ingresses: after the control plane, which would make them again."""
         names = []
@@ -371,6 +383,10 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     remover.workers()
     remover.sweep()
     remover.control_plane()
+    # Controllers may have made some since, as for a Service that Argo CD or Flux made again: now nothing does.
+    around = remover.renewed(around)
+    remover.named_by, remover.foreign = around.named_by, bool(removal.foreigners(state, around))
+    rows = [row for row in removal.rows(state, around, choice.volumes, choice.logs) if row.goes]
     remover.balancers(of(Kind.LOAD_BALANCER))
     for row in of(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT):
         remover.delete(row.item)

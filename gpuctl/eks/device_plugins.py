@@ -25,13 +25,17 @@ WITH_DRIVER = ("NVIDIA", "CUSTOM")  # parts of types of images that have a drive
 
 @dataclass(frozen=True)
 class Plugin:
-    """A device plugin. `image_parts`: parts of the names of images that hold it, as mirrors rename registries."""
+    """A device plugin. `image_parts`: parts of the repositories of images that hold it, as mirrors rename registries.
+
+    They are compared with /REPOSITORY/; `other_parts`: those of other vendors' plugins of the same name.
+    """
 
     title: str
     name: str
     resource: str
     image: str
     image_parts: tuple[str, ...]
+    other_parts: tuple[str, ...] = ()
 
 
 # Source: NVIDIA/k8s-device-plugin v0.20.0 (deployments/static); the digest is that of its index of architectures.
@@ -40,7 +44,8 @@ NVIDIA = Plugin(
     "gpuctl-nvidia-device-plugin",
     GPU,
     "nvcr.io/nvidia/k8s-device-plugin:v0.20.0@sha256:a61ba9fd8efb82f3a79f877f7580e02c1e8e7593f62473644bc9c79e315c3312",
-    ("nvidia/k8s-device-plugin", "nvidia-device-plugin"),
+    ("/k8s-device-plugin/", "nvidia-k8s-device-plugin", "nvidia-device-plugin"),
+    ("/rocm/", "/amd"),
 )
 # Source: aws/eks-charts, stable/aws-efa-k8s-device-plugin 0.5.30. Each region has its registry; AWS names no digest.
 # Versions before 0.5.10 count two adapters of p6-b200's NVLink management as EFA.
@@ -193,9 +198,12 @@ def _efa(plugin: Plugin, region: str) -> Object:
 
 def is_ours(plugin: Plugin, item: Object) -> bool:
     """True for the DaemonSet that gpuctl made."""
-    meta = item["metadata"]
-    has_labels = LABELS.items() <= (meta.get("labels") or {}).items()
-    return has_labels and (meta["namespace"], meta["name"]) == (NAMESPACE, plugin.name)
+    return has_name(plugin, item) and LABELS.items() <= (item["metadata"].get("labels") or {}).items()
+
+
+def has_name(plugin: Plugin, item: Object) -> bool:
+    """True for a DaemonSet of the name that gpuctl's has, whoever made it."""
+    return (item["metadata"]["namespace"], item["metadata"]["name"]) == (NAMESPACE, plugin.name)
 
 
 def of_others(plugin: Plugin, daemon_sets: Sequence[Object]) -> list[Object]:
@@ -204,7 +212,7 @@ def of_others(plugin: Plugin, daemon_sets: Sequence[Object]) -> list[Object]:
 
 
 def _holds(plugin: Plugin, item: Object) -> bool:
-    if (item["metadata"]["namespace"], item["metadata"]["name"]) == (NAMESPACE, plugin.name):
+    if has_name(plugin, item):
         return True  # of our name, without our label
     spec = _pod_spec(item)
     folders = {str(one.get("name")) for one in spec.get("volumes") or () if _path(one) == PLUGINS_FOLDER}
@@ -220,7 +228,11 @@ def _runs(plugin: Plugin, container: Mapping[str, Any], folders: set[str]) -> bo
 
     `folders`: volumes with this folder. NVIDIA's image also holds programs that are no device plugin.
     """
-    if not any(word in str(container.get("image")) for word in plugin.image_parts):
+    path, _, last = str(container.get("image")).partition("@")[0].rpartition("/")
+    repository = f"/{path}/{last.partition(':')[0]}/"
+    if not any(part in repository for part in plugin.image_parts) or any(
+        part in repository for part in plugin.other_parts
+    ):
         return False
     words = [str(one) for one in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if any(name in word for name in OTHER_PROGRAMS for word in words):
@@ -233,6 +245,11 @@ def title(item: Object) -> str:
     containers = item["spec"]["template"]["spec"].get("containers") or ()
     tags = [str(one.get("image")).partition("@")[0].rpartition("/")[2] for one in containers]
     return f"DaemonSet {item['metadata']['namespace']}/{item['metadata']['name']} ({', '.join(tags)})"
+
+
+def is_gpuctls(item: Object) -> bool:
+    """True for a DaemonSet of any plugin that gpuctl made."""
+    return any(is_ours(plugin, item) for plugin in PLUGINS)
 
 
 def node_of(pod: Object) -> str:

@@ -6,17 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, Number, Verdict, fail, warn
 from gpuctl.domain.kube_nodes import GPU, MIG, READY, SHARED, gpus, reason
-from gpuctl.eks.device_plugins import EFA, PLUGINS, GroupNodes, Plugin, title
+from gpuctl.eks.device_plugins import EFA, PLUGINS, GroupNodes, Plugin, is_gpuctls, title
 
 Object = dict[str, Any]
 CHECK = "gpu-resources"
 AGAIN = "then run `gpuctl eks resume`"
+NO_POD = "has no pod on it yet"
 TITLES = {GPU: "GPU", EFA: "EFA interface"}
 # Taints that the controller of DaemonSets has every pod of one tolerate. Source: Kubernetes documentation, DaemonSet.
 TOLERATED = ("node.kubernetes.io/",)
+# Last parts of keys of taints that a controller removes once a node has started: CSI drivers of EBS and EFS, Cilium,
+# the cloud's controller, Karpenter.
+DISCOVERED = ("feature.node.kubernetes.io/", "nvidia.com/")  # labels of NFD and of NVIDIA's feature discovery
+STARTUP = ("agent-not-ready", "uninitialized", "unregistered", "not-ready")
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,13 @@ class PluginPod:
 class Observation:
     """Objects of Kubernetes. `nodes`: by group. `plugins`: DaemonSets of a resource, none if the image brings it.
 
-    `pods`: node -> pods of plugins on it; only of nodes that lack a resource.
+    `pods`: node -> pods of plugins on it; only of nodes that lack a resource. `pods_unread`: why they are not known.
     """
 
     nodes: Mapping[str, Sequence[Object]]
     plugins: Mapping[str, Sequence[Object]]
     pods: Mapping[str, Sequence[PluginPod]]
+    pods_unread: GpuctlError | None = None
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,10 @@ def _cause(group: GroupNodes, node: Object, plugin: Plugin, observed: Observatio
             if one.ready and shortage.capacity:
                 return _withheld(group, node, plugin, shortage)
             return _of_pod(group, plugin, one)
-    return _no_pod(node, next((one for one in daemon_sets if selects(one, node)), daemon_sets[0]))
+    cause = _no_pod(node, next((one for one in daemon_sets if selects(one, node)), daemon_sets[0]))
+    if observed.pods_unread is not None and cause.text.endswith(NO_POD):
+        return Cause(f"its pods of {plugin.title} are not known: {observed.pods_unread}", observed.pods_unread.hint)
+    return cause
 
 
 def _of_pod(group: GroupNodes, plugin: Plugin, state: PluginPod) -> Cause:
@@ -211,15 +221,34 @@ def _no_pod(node: Object, daemon_set: Object) -> Cause:
     """Cause of a plugin without a pod on a node: a taint, labels, or a controller that is not that far."""
     shown = title(daemon_set)
     spec = daemon_set["spec"]["template"]["spec"]
-    hint = f"change that DaemonSet, or remove it; {AGAIN}"
+    ours = is_gpuctls(daemon_set)
+    taints = sorted(_untolerated(node, spec), key=_is_of_start)  # one that stays is the cause before one that goes
+    for taint in taints[:1]:
+        text = f"{shown} does not tolerate the taint {taint.get('key')}:{taint.get('effect')}"
+        if _is_of_start(taint):
+            hint = (
+                "its controller removes it once the node has started: `kubectl get pods -A` shows whether that one runs"
+            )
+            return Cause(text, hint, passes=True)
+        mend = "add the taint to `taints` of the group in the file" if ours else "have its owner tolerate the taint"
+        return Cause(text, f"{mend}; {AGAIN}")
+    if not selects(daemon_set, node):
+        text = f"{shown} does not select this node by its labels"
+        return Cause(text, "run `gpuctl eks resume`" if ours else f"have its owner select these nodes; {AGAIN}")
+    return Cause(f"{shown} {NO_POD}", "`kubectl describe` of that DaemonSet shows its events", passes=True)
+
+
+def _untolerated(node: Object, spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Taints of a node that keep a pod of a DaemonSet away."""
     for taint in (node.get("spec") or {}).get("taints") or ():
         if taint.get("effect") == "PreferNoSchedule" or str(taint.get("key")).startswith(TOLERATED):
             continue
         if not any(_tolerates(one, taint) for one in spec.get("tolerations") or ()):
-            return Cause(f"{shown} does not tolerate the taint {taint.get('key')}:{taint.get('effect')}", hint)
-    if not selects(daemon_set, node):
-        return Cause(f"{shown} does not select this node by its labels", hint)
-    return Cause(f"{shown} has no pod on it yet", "`kubectl describe` of that DaemonSet shows its events", passes=True)
+            yield taint
+
+
+def _is_of_start(taint: Mapping[str, Any]) -> bool:
+    return str(taint.get("key")).rpartition("/")[2] in STARTUP
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -230,16 +259,50 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def selects(daemon_set: Object, node: Object) -> bool:
-    """False if labels of a node do not match; True also for rules other than In, which are not judged."""
-    spec, labels = daemon_set["spec"]["template"]["spec"], node["metadata"].get("labels") or {}
-    if not (spec.get("nodeSelector") or {}).items() <= labels.items():
-        return False
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
-    return not terms or any(_matches(one, labels) for one in terms)
+def selects(daemon_set: Object, node: Object, *, later: bool = False) -> bool:
+    """False if labels of a node do not match; True also for rules other than In, which are not judged.
+
+    `later`: labels that a feature discovery sets after a node has joined count as matching while they are missing.
+    """
+    labels = node["metadata"].get("labels") or {}
+
+    def fits(key: str, values: Sequence[Any]) -> bool:
+        return labels.get(key) in values or (later and key not in labels and key.startswith(DISCOVERED))
+
+    chosen = (daemon_set["spec"]["template"]["spec"].get("nodeSelector") or {}).items()
+    terms = _terms(daemon_set)
+    return all(fits(key, [value]) for key, value in chosen) and (
+        not terms or any(all(fits(one["key"], one["values"]) for one in _judged(term)) for term in terms)
+    )
 
 
-def _matches(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    rules = [one for one in term.get("matchExpressions") or () if one.get("operator") == "In"]
-    return all(labels.get(one["key"]) in one["values"] for one in rules)
+def _terms(daemon_set: Object) -> Sequence[Mapping[str, Any]]:
+    affinity = (daemon_set["spec"]["template"]["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+
+
+def _judged(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in term.get("matchExpressions") or () if one.get("operator") == "In"]
+
+
+def is_sure(daemon_set: Object) -> bool:
+    """True if `selects` judges all rules of a DaemonSet."""
+    terms = _terms(daemon_set)
+    return all(len(_judged(one)) == len(one.get("matchExpressions") or ()) for one in terms) and not any(
+        one.get("matchFields") for one in terms
+    )
+
+
+def takes_all(daemon_set: Object) -> bool:
+    """True for a DaemonSet that has no rule for nodes: it selects each."""
+    return not daemon_set["spec"]["template"]["spec"].get("nodeSelector") and not _terms(daemon_set)
+
+
+def rollout(daemon_set: Object) -> str:
+    """State of the change of a DaemonSet while pods of it restart, for people; "" once all run the new template."""
+    generation, status = daemon_set["metadata"].get("generation") or 0, daemon_set.get("status") or {}
+    if (status.get("observedGeneration") or 0) < generation:
+        return f"the change of {title(daemon_set)} is not taken up yet"
+    desired = status.get("desiredNumberScheduled") or 0
+    done = min(status.get("updatedNumberScheduled") or 0, status.get("numberReady") or 0)
+    return "" if done >= desired else f"{done} of {plural(desired, 'pod')} of {title(daemon_set)} run its new template"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.eks.objects import COSTLY, IN_CLUSTER, Kind, Object, State, costly
@@ -55,13 +56,15 @@ def _of_eks(item: Object) -> bool:
 class Belongings:
     """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
     interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes that no tag or
-    node assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name it."""
+    node assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name it.
+    `logs_unread`: the error that kept log groups from being listed; None if they are listed, or were not asked for."""
 
     objects: Sequence[Object] = ()
     owners: dict[str, str] = field(default_factory=dict)
     leaked: frozenset[str] = frozenset()
     unassigned: frozenset[str] = frozenset()
     named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    logs_unread: GpuctlError | None = None
 
     def of(self, kind: Kind) -> list[Object]:
         return [one for one in self.objects if one.kind is kind]
@@ -249,7 +252,17 @@ def remaining(state: State, around: Belongings, volumes: str, logs: str = "") ->
         message = f"volume {one} costs money, and neither a tag nor an instance says whether it is of {state.cluster}"
         hint = f"look whose it is: `aws ec2 describe-volumes --volume-ids {one}`"
         findings.append(unknown("volumes", one, message, hint))
+    findings += unsearched(around, state.cluster)
     return findings or [ok("remains", state.cluster, "a search by tag and owner finds nothing")]
+
+
+def unsearched(around: Belongings, cluster: str) -> list[Finding]:
+    """UNKNOWN for log groups that could not be listed: they stay, and may cost."""
+    if around.logs_unread is None:
+        return []
+    message = f"log groups of {cluster} were not searched: {around.logs_unread}"
+    hint = "allow `logs:DescribeLogGroups`; `gpuctl eks destroy` then lists those that stay"
+    return [unknown("logs", cluster, message, hint)]
 
 
 def _remaining(left: Sequence[Object], volumes: str, logs: str) -> Iterator[Finding]:

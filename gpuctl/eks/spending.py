@@ -79,6 +79,8 @@ def parts(
     for one in costly([*state.objects, *near]):
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
+    if around.logs_unread is not None:
+        rows.append(Part(Cost("log groups", None, f"not searched: {around.logs_unread}"), None))
     rows += _balancers(others.pop(Kind.LOAD_BALANCER, ()), prices, state.region, now)
     rows += [Part(_unpriced(kind, several, NO_PRICE), None) for kind, several in others.items()]
     if unsure := [one for one in around.of(Kind.VOLUME) if one.name in around.unassigned and one not in near]:
@@ -95,7 +97,10 @@ def _is_of(item: Object, around: removal.Belongings, cluster: str) -> bool:
 
 
 def _balancers(several: Sequence[Object], prices: Prices, region: str, now: datetime) -> list[Part]:
-    """Network Load Balancers with their price, and others without; all without if the price is not known."""
+    """Network Load Balancers with their price, and others without; all without if the price is not known.
+
+    The price is that of their hours: traffic, and public IPv4 addresses, cost beside it.
+    """
     price = prices.of(region, NETWORK_BALANCER)
     network = [one for one in several if price is not None and one.data.get("Type") == "network"]
     others = [one for one in several if one not in network]
@@ -105,6 +110,9 @@ def _balancers(several: Sequence[Object], prices: Prices, region: str, now: date
         known = [one for one in spent if one is not None]
         cost = Cost(plural(len(network), NETWORK_BALANCER), price.usd * len(network), price.origin(now.date()))
         parts.append(Part(cost, sum(known) if len(known) == len(spent) else None))
+        is_public = any(one.data.get("Scheme") != "internal" for one in network)
+        beside = "traffic and public addresses" if is_public else "traffic"
+        parts.append(Part(Cost(f"{beside} of {cost.part}", None, NO_PRICE), None))
     return parts
 
 

@@ -82,8 +82,15 @@ def _write_kubeconfig(aws: Aws, name: str) -> tuple[str, Path]:
     if isinstance(account, GpuctlError):
         raise account
     parts = [account, *([quote(aws.profile, safe="")] if aws.profile else []), aws.region, name]
-    path = private((config_dir() / "eks").absolute()) / f"{'.'.join(parts)}.kubeconfig"
-    write_atomically(path, text)
+    folder = (config_dir() / "eks").absolute()
+    try:
+        path = private(folder) / f"{'.'.join(parts)}.kubeconfig"
+        write_atomically(path, text)
+    except OSError as error:
+        wrong = f"{error.filename or folder}: {error.strerror or error}"
+        raise GpuctlError(
+            f"write gpuctl's kubeconfig of {name}", wrong, "is HOME writable, and the disk not full?"
+        ) from error
     return account, path
 
 

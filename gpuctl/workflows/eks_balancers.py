@@ -13,6 +13,7 @@ from gpuctl.domain.findings import Finding, warn
 from gpuctl.edges.aws import Aws
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.cluster import Kind as KubeKind
 from gpuctl.eks.objects import Kind, State
 from gpuctl.eks.objects import Object as AwsObject
 from gpuctl.eks.removal import Belongings, belongs
@@ -29,23 +30,35 @@ MOST_EXPLAINED = 3  # objects whose events are read at the limit
 KINDS = (("v1", "Service"), ("networking.k8s.io/v1", "Ingress"), ("gateway.networking.k8s.io/v1", "Gateway"))
 LATER = "what is left is deleted by AWS's API; its target groups may stay, and cost nothing"
 HINT = "does the AWS Load Balancer Controller run? `kubectl get pods -A` shows it"
+SLOW_HINT = "their objects in Kubernetes are gone: `aws elbv2 describe-load-balancers` shows their state"
+REMADE_HINT = "stop what makes it, such as Argo CD or Flux, if the next run finds it again"
 Look = Callable[[], Sequence[AwsObject]]  # load balancers that AWS lists near the cluster
 
 
 @dataclass
 class Withdrawal:
-    """One removal. `uids`: objects of Kubernetes that were deleted. `hosts`: addresses of their load balancers."""
+    """One removal. `uids`: objects of Kubernetes that were deleted. `hosts`: addresses of their load balancers.
 
+    `known`: uids at the begin; `remade`: titles of objects that came later. `kinds`: those that can be listed.
+    `hint`: what to try for what the last poll still found.
+    """
+
+    name: str
     cluster: Cluster
     look: Look
     waiter: Waiter
     uids: set[str] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
+    remade: dict[str, None] = field(default_factory=dict)
+    kinds: list[KubeKind] = field(default_factory=list)
+    hint: str = HINT
 
     def begin(self) -> GpuctlError | None:
         """Delete the objects; the first refusal, after which the others are still deleted."""
-        refused: GpuctlError | None = None
-        for one in listed(self.cluster):
+        objects, refused = self._find()
+        self.known = {one["metadata"]["uid"] for one in objects}
+        for one in objects:
             try:
                 if "deletionTimestamp" not in one["metadata"]:
                     self.waiter.progress(f"deleting {title(one)} in Kubernetes, and with it its load balancer")
@@ -59,9 +72,27 @@ class Withdrawal:
             self.hosts |= addresses(one)
         return refused
 
+    def _find(self) -> tuple[list[Object], GpuctlError | None]:
+        """Objects of the kinds that can be listed, and the first refusal of another kind."""
+        refused: GpuctlError | None = None
+        objects: list[Object] = []
+        for version, name in KINDS:
+            try:
+                if self.cluster.serves(version, name):
+                    kind = self.cluster.kind(version, name)
+                    objects += listed(self.cluster, [kind])
+                    self.kinds.append(kind)
+            except Unreachable:
+                raise
+            except GpuctlError as error:
+                refused = refused or error
+        return objects, refused
+
     def left(self) -> list[Object]:
         """Objects that were deleted, and still exist: their controllers have not removed the load balancers."""
-        return [one for one in listed(self.cluster) if one["metadata"]["uid"] in self.uids]
+        objects = listed(self.cluster, self.kinds)
+        self.remade |= {title(one): None for one in objects if one["metadata"]["uid"] not in self.known}
+        return [one for one in objects if one["metadata"]["uid"] in self.uids]
 
     def poll(self) -> tuple[bool | None, str]:
         """True once the objects and their load balancers are gone."""
@@ -69,9 +100,12 @@ class Withdrawal:
             names = [title(one) for one in self.left()]
         except Unreachable as error:
             return None, f"not known: {error}"
+        self.hint = HINT
         if not names:
-            balancers = [one for one in self.look() if str(one.data.get("DNSName")).lower() in self.hosts]
-            names = [str(one) for one in balancers]
+            self.hint = SLOW_HINT
+            # An Ingress may name a load balancer that no controller of the cluster made, as that in front of nginx.
+            balancers = [one for one in self.look() if belongs(one, self.name)]
+            names = [str(one) for one in balancers if str(one.data.get("DNSName")).lower() in self.hosts]
         return (None, named(names)) if names else (True, "")
 
     def reason(self) -> str:
@@ -100,8 +134,10 @@ def withdraw(aws: Aws, state: State, around: Belongings, look: Look, waiter: Wai
     if not any(one.state in ("ACTIVE", "UPDATING") for one in state.of(Kind.CLUSTER)):
         return []
     try:
-        withdrawal = Withdrawal(connect(aws, state), look, waiter)
+        withdrawal = Withdrawal(state.cluster, connect(aws, state), look, waiter)
         refused = withdrawal.begin()
+        if refused is not None and not withdrawal.kinds:
+            raise refused
     except GpuctlError as error:
         message = f"Services and Ingresses were not removed through Kubernetes first: {error}"
         waiter.progress(f"{message}; {LATER}")
@@ -110,17 +146,25 @@ def withdraw(aws: Aws, state: State, around: Belongings, look: Look, waiter: Wai
     findings = []
     if refused is not None:
         findings.append(warn(CHECK, state.cluster, f"{refused}; {LATER}", refused.hint))
-    if not withdrawal.uids:
-        return findings
+    return [*findings, *_awaited(withdrawal)] if withdrawal.uids else findings
+
+
+def _awaited(withdrawal: Withdrawal) -> list[Finding]:
+    """Wait until what was deleted is gone; a finding on what is left, and on what was made meanwhile."""
+    findings, name, waiter = list[Finding](), withdrawal.name, withdrawal.waiter
     try:
         waiter.until(GONE, withdrawal.poll)
     except TimeUp as error:
         reason = withdrawal.reason()
         message = f"{error.wrong}{f' ({reason})' if reason else ''}; {LATER}"
         waiter.progress(message)
-        findings.append(warn(CHECK, state.cluster, message, HINT))
+        findings.append(warn(CHECK, name, message, withdrawal.hint))
     except GpuctlError as error:
-        findings.append(warn(CHECK, state.cluster, f"{error}; {LATER}", error.hint))
+        findings.append(warn(CHECK, name, f"{error}; {LATER}", error.hint))
+    if withdrawal.remade:
+        message = f"made while the others went: {named(withdrawal.remade)}; its load balancer is deleted by AWS's API"
+        waiter.progress(message)
+        findings.append(warn(CHECK, name, message, REMADE_HINT))
     return findings
 
 
@@ -130,10 +174,9 @@ def connect(aws: Aws, state: State) -> Cluster:
     return kube.connect(place.context, place.namespace, place.files, ANSWER_S)
 
 
-def listed(cluster: Cluster) -> list[Object]:
+def listed(cluster: Cluster, kinds: Sequence[KubeKind]) -> list[Object]:
     """Objects of all namespaces for which a controller makes a load balancer."""
-    served = [cluster.kind(*one) for one in KINDS if cluster.serves(*one)]
-    several = [item for kind in served for item in cluster.find_everywhere(kind, "")]
+    several = [item for kind in kinds for item in cluster.find_everywhere(kind, "")]
     return [one for one in several if one["kind"] != "Service" or one["spec"].get("type") == "LoadBalancer"]
 
 

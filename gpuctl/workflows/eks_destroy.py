@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy, removal
@@ -47,17 +47,16 @@ ANY_CLUSTER = NODE_TAG.format("")
 def known(aws: Aws, cluster: str) -> State:
     """The state of a cluster; InvalidInput if AWS has nothing of it in this region."""
     state = states.read(aws, cluster)
-    is_there = any(one.ours or one.kind is Kind.CLUSTER for one in state.objects)
-    if not is_there and not _lying_around(aws, state):
+    if any(one.ours or one.kind is Kind.CLUSTER for one in state.objects):
+        return state
+    left = around(aws, state)  # a removal may have left volumes, logs or load balancers, and nothing else of it
+    if not any(removal.is_of(one, left, cluster) for one in left.objects):
+        wrong = f"{aws.region} has nothing of it"
+        if left.logs_unread is not None:
+            wrong += f"; its log groups were not searched: {left.logs_unread}"
         hint = "check the name and the region; `gpuctl eks reap` lists the clusters that gpuctl made"
-        raise InvalidInput(f"use the cluster {cluster}", f"{aws.region} has nothing of it", hint)
+        raise InvalidInput(f"use the cluster {cluster}", wrong, hint)
     return state
-
-
-def _lying_around(aws: Aws, state: State) -> bool:
-    """True if a removal left volumes, logs or load balancers of the cluster, and nothing else of it."""
-    belongings = around(aws, state)
-    return any(removal.is_of(one, belongings, state.cluster) for one in belongings.objects)
 
 
 def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongings:
@@ -70,7 +69,8 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
     answers = states.described(aws, {key: one for key, one in _requests(cluster, vpcs).items() if key[0] in kinds})
     objects: dict[tuple[Kind, str], Object] = {}
     rows: dict[str, Mapping[str, Any]] = {}
-    for (kind, _), found in answers.items():
+    logs, logs_unread = _log_groups(aws, cluster) if Kind.LOG_GROUP in kinds else ([], None)
+    for (kind, _), found in [*answers.items(), ((Kind.LOG_GROUP, 0), logs)]:
         for row in _flat(kind, found):
             one = from_answer(kind, row, cluster, aws.region)
             if _counts(one):
@@ -92,7 +92,18 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
         leaked,
         frozenset(unassigned),
         _named_by(aws, state, objects) if Kind.SECURITY_GROUP in kinds else {},
+        logs_unread,
     )
+
+
+def _log_groups(aws: Aws, cluster: str) -> tuple[list[Any], GpuctlError | None]:
+    """Log groups of EKS; the error instead, as a login may remove a cluster without the right to list them."""
+    prefix = {"logGroupNamePrefix": LOGS.format(cluster)}
+    request = Request("list log groups", "logs", "DescribeLogGroups", "logGroups", prefix)
+    try:
+        return states.described(aws, {"logs": request})["logs"], None
+    except GpuctlError as error:
+        return [], error
 
 
 def _named_by(aws: Aws, state: State, objects: Mapping[tuple[Kind, str], Object]) -> dict[str, list[str]]:
@@ -193,15 +204,10 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
         inside = {"Name": "vpc-id", "Values": list(vpcs)}
         for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE):
             filters.setdefault(kind, []).append(inside)
-    prefix = {"logGroupNamePrefix": LOGS.format(cluster)}
-    logs = Request("list log groups", "logs", "DescribeLogGroups", "logGroups", prefix)
     return {
-        (Kind.LOG_GROUP, 0): logs,
-        **{
-            (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
-            for kind, several in filters.items()
-            for number, one in enumerate(several)
-        },
+        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
+        for kind, several in filters.items()
+        for number, one in enumerate(several)
     }
 
 
@@ -273,9 +279,14 @@ def _with_protection(aws: Aws, balancers: Sequence[Object]) -> list[Object]:
 
 
 def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[removal.Row], list[Finding]]:
-    """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going."""
+    """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going.
+
+    GpuctlError if log groups are to be deleted, and could not be listed.
+    """
+    if choice.logs == removal.DELETE and belongings.logs_unread is not None:
+        raise belongings.logs_unread
     found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
-    found += removal.references(belongings)
+    found += [*removal.references(belongings), *removal.unsearched(belongings, state.cluster)]
     return removal.rows(state, belongings, choice.volumes, choice.logs), found
 
 

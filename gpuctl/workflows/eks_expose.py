@@ -87,8 +87,9 @@ def plan(before: Object | None, desired: Exposure, place: Place) -> list[str]:
         lines.insert(1, "that one is removed first: its address goes, and sessions through it end")
     if desired.ranges == ("0.0.0.0/0",):
         lines.append("that is the whole internet: everybody may try to log in")
-    lines.append(f"cost: {eks_prices.of_balancer(place.region)}, and its traffic, beside the cluster; AWS bills")
-    lines.append("its hours and traffic until `gpuctl eks pod --expose none` or `gpuctl eks destroy` removes it")
+    beside = "traffic and public addresses" if desired.scheme == exposure.INTERNET else "traffic"
+    lines.append(f"cost: {eks_prices.of_balancer(place.region)}, and its {beside}, beside the cluster; AWS bills")
+    lines.append(f"its hours, {beside} until `gpuctl eks pod --expose none` or `gpuctl eks destroy` removes it")
     return lines
 
 

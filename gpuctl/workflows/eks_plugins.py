@@ -104,35 +104,47 @@ def _taints(group: Object | None) -> tuple[str, ...]:
 
 def ensure(cluster: Cluster, groups: Sequence[GroupNodes], region: str, waiter: Waiter) -> list[Finding]:
     """Apply the plugins that are missing, and wait for the resources of all nodes. Each step can be repeated."""
-    findings, chosen = list[Finding](), dict[str, list[Any]]()
+    findings, chosen, restarting = list[Finding](), dict[str, Sequence[Any]](), list[Any]()
     listed = cluster.find_everywhere(cluster.kind("apps/v1", "DaemonSet"), "")
     ground = Ground(groups, region, listed, _nodes(cluster, groups))
     for plugin in PLUGINS:
         if any(plugin.resource in one.needs for one in groups):
             try:
-                found, chosen[plugin.resource] = _apply(cluster, plugin, ground)
+                applied = _apply(cluster, plugin, ground, waiter)
             except GpuctlError as error:
-                found, chosen[plugin.resource] = [unknown_because(PLUGIN, plugin.title, error)], _live(plugin, ground)
-            findings += found
+                applied = Applied([unknown_because(PLUGIN, plugin.title, error)], _live(plugin, ground))
+            findings += applied.findings
+            chosen[plugin.resource] = applied.daemon_sets
+            restarting += [applied.restarting] * (applied.restarting is not None)
     judged = [one for one in groups if one.active]
-    return [*findings, *_awaited(cluster, judged, chosen, waiter)]
+    return [*findings, *_awaited(cluster, judged, chosen, restarting, waiter)]
 
 
 def _awaited(
-    cluster: Cluster, groups: Sequence[GroupNodes], chosen: Mapping[str, Sequence[Any]], waiter: Waiter
+    cluster: Cluster,
+    groups: Sequence[GroupNodes],
+    chosen: Mapping[str, Sequence[Any]],
+    restarting: Sequence[Any],
+    waiter: Waiter,
 ) -> list[Finding]:
-    """Wait for the resources of these groups, and judge them; a Kubernetes that does not answer is asked again."""
+    """Wait for the resources of these groups, and judge them; a Kubernetes that does not answer is asked again.
+
+    `restarting`: DaemonSets with a new template; pods of the old one may still offer the devices.
+    """
+    late: list[str] = []
     observed: Observation | GpuctlError = Observation({one.group: () for one in groups}, chosen, {})
 
     def poll() -> tuple[bool | None, str]:
-        nonlocal observed
+        nonlocal observed, late
         try:
             observed = observe(cluster, groups, chosen)
+            late = _late(cluster, restarting)
         except Unreachable as error:
             observed = error
             return None, f"not known: {error}"
         _print_causes(groups, observed, waiter)
         state = node_resources.progress([one for one in groups if one.awaited], observed.nodes)
+        state = "; ".join(filter(None, [state, *late]))
         return (None, state) if state else (True, "")
 
     try:
@@ -143,7 +155,19 @@ def _awaited(
         observed = error
     if isinstance(observed, GpuctlError):
         return [_not_known(one.group, observed) for one in groups]
-    return [node_resources.judge(one, observed) for one in groups]
+    hint = "`kubectl rollout status -n kube-system daemonset/NAME` shows it; then run `gpuctl eks resume`"
+    findings = [warn(PLUGIN, "restart", f"{one}: others still run the one before", hint) for one in late]
+    return [*findings, *(node_resources.judge(one, observed) for one in groups)]
+
+
+def _late(cluster: Cluster, restarting: Sequence[Any]) -> list[str]:
+    """States of DaemonSets whose pods do not all run the new template."""
+    if not restarting:
+        return []
+    uids = {one["metadata"]["uid"] for one in restarting}
+    listed = cluster.find_everywhere_by(cluster.kind("apps/v1", "DaemonSet"), device_plugins.LABELS)
+    states = [node_resources.rollout(one) for one in listed if one["metadata"]["uid"] in uids]
+    return [one for one in states if one]
 
 
 def _print_causes(groups: Sequence[GroupNodes], observed: Observation, waiter: Waiter) -> None:
@@ -171,42 +195,114 @@ def _live(plugin: Plugin, ground: Ground) -> list[Any]:
     return [*ours, *device_plugins.of_others(plugin, ground.daemon_sets)]
 
 
-def _apply(cluster: Cluster, plugin: Plugin, ground: Ground) -> tuple[list[Finding], list[Any]]:
-    """Apply a plugin; findings, and its DaemonSets (none where the image brings it). One of others is left alone."""
-    subject = plugin.title
-    ours = next((one for one in ground.daemon_sets if device_plugins.is_ours(plugin, one)), None)
-    others = device_plugins.of_others(plugin, ground.daemon_sets)
-    needing = device_plugins.targets(plugin, ground.groups)
-    nodes = [node for one in needing for node in ground.nodes[one.group]]
-    here = [one for one in others if any(node_resources.selects(one, node) for node in nodes)]
-    if others and ours is None:
-        names = named(map(device_plugins.title, here or others))
-        return [ok(PLUGIN, subject, f"{names} exists already, and is left alone")], others
-    if here:
-        message = f"{named(map(device_plugins.title, here))} runs beside gpuctl's: two plugins offer the same devices"
-        meta = here[0]["metadata"]
-        hint = (
-            f"remove that one, or have its owner exclude these nodes: DaemonSet {meta['name']} in {meta['namespace']}"
-        )
-        return [warn(PLUGIN, subject, message, hint)], _live(plugin, ground)
+@dataclass(frozen=True)
+class Applied:
+    """A plugin after this run. `daemon_sets`: those that run it, none where the image brings it.
+
+    `restarting`: gpuctl's DaemonSet, if its pods restart with a new template.
+    """
+
+    findings: Sequence[Finding]
+    daemon_sets: Sequence[Any]
+    restarting: Any = None
+
+
+def _apply(cluster: Cluster, plugin: Plugin, ground: Ground, waiter: Waiter) -> Applied:
+    """Apply a plugin for the groups that no DaemonSet of others serves; those of others are left alone."""
+    subject, live = plugin.title, _live(plugin, ground)
+    ours = next((one for one in live if device_plugins.is_ours(plugin, one)), None)
     served = device_plugins.selected_groups(ours)
-    needing = [one for one in needing if one.group in served or not _offer_already(plugin, ground.nodes[one.group])]
+    free, findings = _shared_out(plugin, ground, served)
+    needing = [one for one in free if one.group in served or not _offer_already(plugin, ground.nodes[one.group])]
     if not needing:
-        message = "the image of the nodes brings it: none is installed" if ours is None else "no further group needs it"
-        return [ok(PLUGIN, subject, message)], _live(plugin, ground)
+        message = "no further group needs it" if live else "the image of the nodes brings it: none is installed"
+        return Applied(findings or [ok(PLUGIN, subject, message)], live)
     desired = device_plugins.daemon_set(plugin, needing, ground.region, ours)
     try:
+        if ours is not None and _changes(cluster, desired, ours):
+            groups = named(sorted(served))
+            waiter.progress(f"{device_plugins.title(ours)} changes: its pods restart on the nodes of {groups}")
         applied = cluster.apply(desired)
     except Conflict as error:
         hint = "`kubectl get daemonset -n kube-system -o yaml --show-managed-fields` names who changed it"
         message = f"gpuctl's DaemonSet was changed by others: {error.wrong}"
-        return [warn(PLUGIN, subject, message, hint)], _live(plugin, ground)
-    return [ok(PLUGIN, subject, f"{device_plugins.title(applied)} is applied")], [applied, *others]
+        return Applied([warn(PLUGIN, subject, message, hint), *findings], live)
+    restarting = applied if ours is not None and _is_restarting(applied) else None
+    others = [one for one in live if one is not ours]
+    return Applied(
+        [ok(PLUGIN, subject, f"{device_plugins.title(applied)} is applied"), *findings], [applied, *others], restarting
+    )
+
+
+def _changes(cluster: Cluster, desired: Any, live: Any) -> bool:
+    """True if Kubernetes would change the DaemonSet: a dry run gives it another generation."""
+    after = cluster.apply(desired, dry_run=True)
+    return bool(after["metadata"].get("generation") != live["metadata"].get("generation"))
+
+
+def _is_restarting(applied: Any) -> bool:
+    """True while pods have an older template; a pod that is not ready on a dead node does not count."""
+    status = applied.get("status") or {}
+    is_new = (status.get("observedGeneration") or 0) < (applied["metadata"].get("generation") or 0)
+    return is_new or (status.get("updatedNumberScheduled") or 0) < (status.get("desiredNumberScheduled") or 0)
+
+
+def _shared_out(plugin: Plugin, ground: Ground, served: Collection[str]) -> tuple[list[GroupNodes], list[Finding]]:
+    """Groups that DaemonSets of others leave to gpuctl's, and findings on the others. `served`: by gpuctl's."""
+    others = device_plugins.of_others(plugin, ground.daemon_sets)
+    free, findings = list[GroupNodes](), list[Finding]()
+    doubles, alone, unsure = dict[str, Any](), dict[str, Any](), dict[str, list[str]]()
+    for group in device_plugins.targets(plugin, ground.groups):
+        nodes = ground.nodes[group.group]
+        selecting = [one for one in others if any(node_resources.selects(one, node) for node in nodes)]
+        if group.group in served:
+            doubles |= {device_plugins.title(one): one for one in selecting}
+            free += [] if selecting else [group]
+            continue
+        sure = [one for one in (selecting if nodes else others) if _is_sure(one, nodes)]
+        perhaps = [
+            one for one in others if not nodes or _may_select(one, nodes) or device_plugins.has_name(plugin, one)
+        ]
+        alone |= {device_plugins.title(one): one for one in sure}
+        if perhaps and not sure:
+            unsure.setdefault(named(map(device_plugins.title, perhaps)), []).append(group.group)
+        free += [] if perhaps else [group]
+    if alone:
+        findings.append(ok(PLUGIN, plugin.title, f"{named(alone)} exists already, and is left alone"))
+    findings += [_not_sure(plugin, titles, groups, ground) for titles, groups in unsure.items()]
+    if doubles:
+        message = f"{named(doubles)} runs beside gpuctl's: two plugins offer the same devices"
+        meta = next(iter(doubles.values()))["metadata"]
+        hint = f"have its owner exclude these nodes: DaemonSet {meta['name']} in {meta['namespace']}"
+        findings.append(warn(PLUGIN, plugin.title, message, hint))
+    return free, findings
+
+
+def _is_sure(daemon_set: Any, nodes: Sequence[Any]) -> bool:
+    return node_resources.is_sure(daemon_set) if nodes else node_resources.takes_all(daemon_set)
+
+
+def _may_select(daemon_set: Any, nodes: Sequence[Any]) -> bool:
+    """True if a DaemonSet selects a node, or will once a feature discovery has set its labels."""
+    return any(node_resources.selects(daemon_set, one, later=True) for one in nodes)
+
+
+def _not_sure(plugin: Plugin, titles: str, groups: Sequence[str], ground: Ground) -> Finding:
+    message = f"{titles} is left alone; whether it serves {named(groups)} is not known"
+    if any(ground.nodes[one] for one in groups):
+        hint = "does it run on these nodes? `kubectl get pods -A -o wide`; else have its owner select them by a label"
+    else:
+        message += ": no node has joined"
+        hint = "`gpuctl eks resume` judges it again once nodes run"
+    return warn(PLUGIN, plugin.title, message, hint)
 
 
 def _offer_already(plugin: Plugin, nodes: Sequence[Any]) -> bool:
-    """True if something other than a DaemonSet offers the resource, such as a plugin inside a custom image."""
-    return bool(nodes) and all(node_resources.count(one, plugin.resource) for one in nodes)
+    """True if something other than a DaemonSet offers the resource on a node, such as a plugin inside a custom image.
+
+    By capacity: a plugin that withholds all devices of a node as faulty is one, too.
+    """
+    return any(node_resources.count(one, plugin.resource, "capacity") for one in nodes)
 
 
 def observe(cluster: Cluster, groups: Sequence[GroupNodes], plugins: Mapping[str, Sequence[Any]]) -> Observation:
@@ -218,7 +314,12 @@ def observe(cluster: Cluster, groups: Sequence[GroupNodes], plugins: Mapping[str
         for node in nodes[group.group]
         if node_resources.lacking(group.needs, node)
     }
-    return Observation(nodes, plugins, _pods(cluster, plugins, short) if short else {})
+    try:
+        return Observation(nodes, plugins, _pods(cluster, plugins, short) if short else {})
+    except Unreachable:
+        raise
+    except GpuctlError as error:  # what the nodes offer is known without
+        return Observation(nodes, plugins, {}, error)
 
 
 def _nodes(cluster: Cluster, groups: Sequence[GroupNodes]) -> dict[str, list[Any]]:

@@ -135,7 +135,7 @@ def test_a_plugin_that_crashes_for_want_of_a_driver_is_named_while_it_waits_and_
     assert "make a group of another name with an NVIDIA image" in without.hint
 
 
-def test_a_plugin_of_others_is_left_alone_and_its_taint_or_allowlist_is_the_cause(
+def test_a_plugin_of_others_is_left_alone_and_its_taint_is_the_cause_and_one_for_other_types_does_not_keep_ours_away(
     plane: Plane, cluster: Cluster, nodes: StandinGpuNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eks_plugins, "OFFERED", NO_WAIT)
@@ -152,7 +152,6 @@ def test_a_plugin_of_others_is_left_alone_and_its_taint_or_allowlist_is_the_caus
         "DaemonSet kube-system/nvidia-device-plugin-daemonset (k8s-device-plugin:v0.20.0) exists already, "
         "and is left alone"
     )
-    assert set(daemon_sets(plane)) == {"nvidia-device-plugin-daemonset"}
-    message = findings["gpu"].message
-    assert "does not tolerate the taint team:NoExecute" in message
-    assert "DaemonSet default/aws-efa-k8s-device-plugin-daemonset (aws-efa-k8s-device-plugin:v0.5.20)" in message
+    assert set(daemon_sets(plane)) == {"nvidia-device-plugin-daemonset", AWS_EFA.name}
+    assert "does not tolerate the taint team:NoExecute" in findings["gpu"].message
+    assert findings[AWS_EFA.title].message.endswith("is applied")

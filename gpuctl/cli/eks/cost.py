@@ -91,7 +91,7 @@ def _show(costs: Sequence[Spending], results: Sequence[Finding], owners: Mapping
     output.table(("OWNER", "USD/HOUR", "USD SO FAR", "USD UNTIL END"), lines)
     click.echo()
     findings.show(results)
-    click.echo("without disks of nodes, traffic, logs and addons")
+    click.echo("without disks of nodes, traffic and addons")
 
 
 def _amounts(one: Sum) -> dict[str, Any]:

@@ -94,7 +94,9 @@ def show_costs(made: EksPlan, err: bool = False) -> None:
     output.table(("PART", "USD/HOUR", "SOURCE"), rows, err=err)
     click.echo("\n".join(_sum(made)), err=err)
     price = eks_prices.of_balancer(made.cluster.region)
-    click.echo(f"a load balancer (`eks pod --expose nlb`) beside it: {price}, and its traffic", err=err)
+    click.echo(
+        f"a load balancer (`eks pod --expose nlb`) beside it: {price}, and its traffic and public addresses", err=err
+    )
 
 
 def _sum(made: EksPlan) -> Iterator[str]:

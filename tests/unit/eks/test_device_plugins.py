@@ -99,7 +99,12 @@ def test_a_container_that_does_not_reach_kubelets_folder_is_no_device_plugin() -
     [
         (NVIDIA, "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", True),
         (NVIDIA, "registry.example.com/mirror/nvidia/k8s-device-plugin@sha256:0", True),
+        (NVIDIA, "registry.example.com:5000/k8s-device-plugin:v0.17.1", True),
+        (NVIDIA, "registry.example.com/gpu/nvidia-k8s-device-plugin:v0.17.1", True),
         (NVIDIA, "rocm/k8s-device-plugin:1.31", False),
+        (NVIDIA, "registry.example.com/rocm/k8s-device-plugin:1.31", False),
+        (NVIDIA, "registry.example.com/amd/k8s-device-plugin:1.31", False),
+        (NVIDIA, "registry.example.com/aws-efa-k8s-device-plugin:v0.5.4", False),
         (NVIDIA, "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.4", False),
         (AWS_EFA, "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.4", True),
     ],

@@ -96,6 +96,43 @@ def test_a_kubelet_that_is_not_ready_and_a_taint_are_causes() -> None:
     assert "has no pod on it yet" in node_resources.judge(GROUP, observed(starting)).message
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ebs.csi.aws.com/agent-not-ready",
+        "node.cilium.io/agent-not-ready",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "karpenter.sh/unregistered",
+    ],
+)
+def test_a_taint_of_a_node_that_starts_passes_and_one_that_stays_is_the_cause_before_it(key: str) -> None:
+    group, taint = replace(GROUP, efas=0), {"key": key, "effect": "NoExecute"}
+    tainted = node(gpus="", taints=[taint])
+    [cause] = node_resources.causes(group, [tainted], observed(tainted))
+    assert cause.passes
+    assert key in cause.text
+    stays = node(gpus="", taints=[taint, {"key": "maintenance", "effect": "NoSchedule"}])
+    [cause] = node_resources.causes(group, [stays], observed(stays))
+    assert (cause.passes, "maintenance" in cause.text) == (False, True)
+
+
+def test_the_hint_is_what_can_be_done_about_a_plugin_of_ours_or_of_others() -> None:
+    tainted = node(gpus="", taints=[{"key": "maintenance", "effect": "NoSchedule"}])
+    elsewhere = node(gpus="")
+    elsewhere["metadata"] = {"name": "node-0", "labels": {}}
+    theirs = made(NVIDIA)
+    theirs["metadata"] |= {"namespace": "gpu-operator"}
+    group = replace(GROUP, efas=0)
+
+    def hint(lacks: dict[str, Any], daemon_set: dict[str, Any]) -> str:
+        return node_resources.judge(group, Observation({"p5": [lacks]}, {"nvidia.com/gpu": [daemon_set]}, {})).hint
+
+    assert "`taints` of the group in the file" in hint(tainted, made(NVIDIA))
+    assert hint(elsewhere, made(NVIDIA)) == "run `gpuctl eks resume`"
+    assert "have its owner tolerate the taint" in hint(tainted, theirs)
+    assert "have its owner select these nodes" in hint(elsewhere, theirs)
+
+
 def test_a_dead_node_and_one_that_is_removed_offer_nothing_although_the_api_still_has_their_gpus() -> None:
     dead, removed = node(), node("node-1")
     dead["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]

@@ -17,6 +17,7 @@ from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.price_list import NETWORK_BALANCER
 from gpuctl.eks.removal import Belongings
 from gpuctl.eks.spending import Spending
+from gpuctl.workflows import eks_cost
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 END = NOW + timedelta(hours=5)
@@ -115,7 +116,30 @@ def test_a_network_load_balancer_has_a_price_only_if_aws_named_it(known: bool) -
     parts = spending.parts(State("lab", "us-east-1"), Belongings([network, other]), VERSIONS, prices, NOW)
     named = {one.cost.part: (one.cost.usd_hour, one.spent) for one in parts}
     if known:
-        assert named == {"1 load balancer": (None, None), "1 network load balancer": (0.02, pytest.approx(0.2))}
-        assert parts[-1].cost.why == "AWS, 2026-11-20, 8 days old"
+        assert named == {
+            "1 load balancer": (None, None),
+            "1 network load balancer": (0.02, pytest.approx(0.2)),
+            "traffic and public addresses of 1 network load balancer": (None, None),
+        }
+        assert parts[-2].cost.why == "AWS, 2026-11-20, 8 days old"
+        whole = spending.total(Spending("lab", "us-east-1", "", END, parts[-2:]), NOW)
+        assert (whole.hour, whole.is_whole) == (0.02, False)
     else:
         assert named == {"2 load balancers": (None, None)}
+
+
+def test_log_groups_that_are_kept_or_were_not_searched_make_a_lower_bound() -> None:
+    kept = Belongings([Object(Kind.LOG_GROUP, "/aws/eks/lab/cluster", data={"storedBytes": 5})])
+    unread = Belongings(logs_unread=GpuctlError("list log groups", "no permission"))
+    for around, part in ((kept, "1 log group"), (unread, "log groups")):
+        [one] = spending.parts(State("lab", "us-east-1"), around, VERSIONS, PRICES, NOW)
+        assert (one.cost.part, one.cost.usd_hour, one.spent) == (part, None, None)
+    assert Kind.LOG_GROUP in eks_cost.AROUND
+
+
+def test_a_load_balancer_without_public_addresses_has_no_cost_of_them() -> None:
+    data = {"Type": "network", "Scheme": "internal", "CreatedTime": NOW}
+    inside = Object(Kind.LOAD_BALANCER, "lb-1", tags={"elbv2.k8s.aws/cluster": "lab"}, data=data)
+    prices = replace(PRICES, listed={("us-east-1", NETWORK_BALANCER): Price(0.02, date(2026, 11, 20), "AWS")})
+    parts = spending.parts(State("lab", "us-east-1"), Belongings([inside]), VERSIONS, prices, NOW)
+    assert parts[-1].cost.part == "traffic of 1 network load balancer"

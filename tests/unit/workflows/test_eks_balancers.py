@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,6 +156,61 @@ def test_an_object_that_may_not_be_deleted_leaves_the_others(monkeypatch: pytest
     [finding] = withdraw(cluster, monkeypatch)
     assert "a policy forbids it" in finding.message
     assert cluster.writes == [("DELETE", "ingresses/site")]
+
+
+def test_a_kind_that_may_not_be_listed_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(request: Request) -> GpuctlError | None:
+        is_it = request.path.endswith("/ingresses")
+        return Forbidden("list ingresses", "no permission to list ingresses") if is_it else None
+
+    cluster = StandinController(looks=1, refuse=refuse)
+    cluster.add(service("front"))
+    [finding] = withdraw(cluster, monkeypatch)
+    assert "no permission to list ingresses" in finding.message
+    assert cluster.writes == [("DELETE", "services/front")]
+    assert cluster.items == {}  # it was awaited
+
+
+def test_without_the_right_to_list_any_kind_aws_is_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = StandinController(refuse=lambda _: Forbidden("list services", "no permission"))
+    [finding] = withdraw(silent, monkeypatch)
+    assert "were not removed through Kubernetes first: cannot list services: no permission" in finding.message
+    assert "load balancer k8s-web" in finding.message
+
+
+def test_a_load_balancer_that_no_controller_of_the_cluster_made_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nginx copies the address of the load balancer in front of it, which others made, into its Ingresses."""
+    cluster = StandinController()
+    cluster.add({**ingress("site"), "status": {"loadBalancer": {"ingress": [{"hostname": HOST}]}}})
+    theirs = replace(BALANCER, tags={"made-by": "terraform"})
+    assert withdraw(cluster, monkeypatch, [theirs]) == []
+
+
+def test_the_hint_is_about_what_is_left_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = StandinController()
+    cluster.add(service("front"))
+    [finding] = withdraw(cluster, monkeypatch, [BALANCER])
+    assert "it is still load balancer k8s-web" in finding.message
+    assert "Controller" not in finding.hint
+    assert "are gone" in finding.hint
+
+
+def test_a_service_that_is_made_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Remade(StandinController):
+        """Stand-in for a cluster in which a tool such as Argo CD makes a deleted Service again."""
+
+        def once(self, request: Request, silent_s: float = 0) -> KubeObject:
+            answer = super().once(request, silent_s)
+            if request.method == "GET" and self.writes and not self.items:
+                self.add(service("front", host=""))
+            return answer
+
+    cluster = Remade()
+    cluster.add(service("front"))
+    [finding] = withdraw(cluster, monkeypatch, [BALANCER], [])
+    assert (str(finding.verdict), "Service team/front" in finding.message) == ("WARN", True)
+    assert "Argo CD or Flux" in finding.hint
+    assert cluster.writes == [("DELETE", "services/front")]
 
 
 @pytest.mark.parametrize("state", ["CREATING", "DELETING", "FAILED"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
@@ -40,11 +40,14 @@ class StandInAws(Aws):
 
     def __init__(self, volumes: list[dict[str, Any]], instances: list[dict[str, Any]]) -> None:
         self.region, self.profile = "us-east-1", ""
+        self.logs_refused = False
         self.lists = {"DescribeVolumes": volumes, "DescribeInstances": instances}
 
     def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
         if request.service == "elb":
             return []
+        if request.service == "logs" and self.logs_refused:
+            raise refused("AccessDeniedException", "no permission")
         if not request.items:  # one object, such as a role or the cluster
             raise refused("NotFound")
         found = [
@@ -142,3 +145,20 @@ def test_rules_of_others_that_name_our_groups_are_named_before_anything_goes() -
     assert around.named_by == {"sg-1": ["sg-9 (sg-9)"]}
     found = eks_destroy.preview(STATE, around, Choice())[1]
     assert any(one.subject == "sg-1" and "sg-9" in one.message for one in found)
+
+
+def test_without_the_right_to_list_log_groups_all_else_can_be_removed() -> None:
+    aws = StandInAws([volume("vol-1", OURS, state="available")], [])
+    aws.logs_refused = True
+    around = eks_destroy.around(aws, STATE)
+    assert [one.name for one in around.of(Kind.VOLUME)] == ["vol-1"]
+    found = eks_destroy.preview(STATE, around, Choice())[1]
+    assert [(one.check, str(one.verdict)) for one in found] == [("logs", "UNKNOWN")]
+    assert "log groups of lab were not searched" in found[0].message
+    assert [str(one.verdict) for one in remaining(STATE, around, "") if one.check == "logs"] == ["UNKNOWN"]
+    with pytest.raises(GpuctlError, match="no permission"):
+        eks_destroy.preview(STATE, around, Choice(logs="delete"))
+    nothing = StandInAws([], [])
+    nothing.logs_refused = True
+    with pytest.raises(InvalidInput, match="log groups were not searched"):
+        eks_destroy.known(nothing, "lab")

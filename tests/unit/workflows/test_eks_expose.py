@@ -252,6 +252,9 @@ def test_the_plan_names_ranges_and_an_unknown_cost_and_is_empty_without_a_change
     assert "with public addresses is made for gpu in team" in lines
     assert "open to 203.0.113.0/24" in lines
     assert "cost: UNKNOWN USD an hour" in lines
+    assert "and its traffic and public addresses, beside the cluster" in lines
+    inside = "\n".join(eks_expose.plan(None, Exposure(("10.0.0.0/8",)), PLACE))
+    assert "and its traffic, beside the cluster" in inside
     assert "whole internet" in "\n".join(eks_expose.plan(None, Exposure(("0.0.0.0/0",)), PLACE))
     assert eks_expose.plan(exposure.service("gpu", OFFICE), OFFICE, PLACE) == []
     assert "is changed" in eks_expose.plan(exposure.service("gpu", OFFICE), HOME, PLACE)[0]

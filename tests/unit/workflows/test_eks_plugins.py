@@ -128,6 +128,157 @@ def test_a_plugin_of_others_on_other_nodes_is_no_second_one_and_ours_is_never_to
     assert (str(finding.verdict), "gpu-operator/second" in finding.message) == ("WARN", True)
     assert "DaemonSet second in gpu-operator" in finding.hint
     assert NVIDIA.name not in finding.hint
+    assert "remove" not in finding.hint
+
+
+def restricted(labels: dict[str, str], name: str = "theirs") -> Object:
+    """NVIDIA's plugin of others, for nodes with these labels."""
+    made = theirs([], name)
+    del made["spec"]["template"]["spec"]["affinity"]
+    made["spec"]["template"]["spec"]["nodeSelector"] = labels
+    return made
+
+
+def of_group(name: str) -> Object:
+    return restricted({device_plugins.GROUP_LABEL: name})
+
+
+def test_beside_a_plugin_of_others_on_one_group_a_new_group_gets_ours() -> None:
+    cluster = StandinCluster()
+    plain = replace(GROUP, efas=0, active=False)
+    theirs_too, new = replace(plain, group="a"), replace(plain, group="new")
+    for one in (plain, theirs_too, new):
+        cluster.join(f"node-{one.group}", one.group)
+    ensure(cluster, plain)
+    cluster.add(of_group("a"), namespace="gpu-operator")
+    found = ensure(cluster, plain, theirs_too, new)
+    assert [str(one.verdict) for one in found] == ["OK", "OK"]
+    assert "gpu-operator/theirs" in found[1].message
+    assert device_plugins.selected_groups(cluster.live(NVIDIA)) == {"gpu", "new"}
+
+
+def test_two_plugins_on_one_group_do_not_keep_ours_from_another() -> None:
+    cluster = StandinCluster()
+    plain = replace(GROUP, efas=0, active=False)
+    new = replace(plain, group="new")
+    for one in (plain, new):
+        cluster.join(f"node-{one.group}", one.group)
+    ensure(cluster, plain)
+    cluster.add(of_group("gpu"), namespace="gpu-operator")
+    found = ensure(cluster, plain, new)
+    assert [str(one.verdict) for one in found] == ["OK", "WARN"]
+    assert device_plugins.selected_groups(cluster.live(NVIDIA)) == {"gpu", "new"}
+
+
+def test_a_plugin_of_others_that_selects_no_node_of_ours_keeps_nobody_from_ours() -> None:
+    cluster = StandinCluster()
+    plain = replace(GROUP, efas=0, active=False)
+    cluster.join("node-0")
+    cluster.add(of_group("elsewhere"), namespace="gpu-operator")
+    assert [str(one.verdict) for one in ensure(cluster, plain)] == ["OK"]
+    assert device_plugins.selected_groups(cluster.live(NVIDIA)) == {"gpu"}
+
+
+def test_a_daemon_set_of_others_with_gpuctls_name_is_not_changed() -> None:
+    cluster = StandinCluster()
+    cluster.join("node-0")
+    made = of_group("elsewhere")
+    made["metadata"] = {"name": NVIDIA.name, "namespace": "kube-system"}
+    cluster.add(made)
+    [finding] = ensure(cluster, replace(GROUP, efas=0, active=False))
+    assert (str(finding.verdict), cluster.writes) == ("WARN", [])
+
+
+def excluding() -> Object:
+    """A plugin of others with a rule that is not In."""
+    made = theirs([GROUP])
+    affinity = made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    rule = {"key": "team", "operator": "NotIn", "values": ["b"]}
+    affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = [{"matchExpressions": [rule]}]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("other", "joined", "message"),
+    [
+        (of_group("elsewhere"), False, "serves gpu is not known: no node has joined"),
+        (excluding(), True, "serves gpu is not known"),
+        (restricted({"nvidia.com/gpu.deploy.device-plugin": "true"}), True, "serves gpu is not known"),
+    ],
+)
+def test_a_plugin_of_others_that_may_serve_a_group_is_left_alone_with_a_warning(
+    other: Object, joined: bool, message: str
+) -> None:
+    cluster = StandinCluster()
+    if joined:
+        cluster.join("node-0")
+    cluster.add(other, namespace="gpu-operator")
+    [finding] = ensure(cluster, replace(GROUP, efas=0, active=False))
+    assert (str(finding.verdict), message in finding.message) == ("WARN", True)
+    assert cluster.writes == []
+
+
+def test_a_plugin_of_others_for_all_nodes_is_left_alone_before_one_has_joined() -> None:
+    cluster = StandinCluster()
+    cluster.add(restricted({}), namespace="gpu-operator")
+    [finding] = ensure(cluster, replace(GROUP, efas=0, active=False))
+    assert (str(finding.verdict), cluster.writes) == ("OK", [])
+
+
+def test_a_plugin_that_withholds_all_gpus_of_a_node_is_one() -> None:
+    cluster = StandinCluster()
+    cluster.join("node-0", offers={"nvidia.com/gpu": "8"})
+    cluster.join("node-1")
+    [finding] = ensure(cluster, replace(GROUP, efas=0, ami="CUSTOM", active=False))
+    assert (str(finding.verdict), cluster.writes) == ("OK", [])
+
+
+class StandinRollout(StandinCluster):
+    """Stand-in of a cluster that restarts the pods of a changed DaemonSet after `looks` readings of DaemonSets."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def once(self, request: Request, silent_s: float = 0) -> Object:
+        is_change = request.method == "PATCH"
+        if is_change and ("dryRun", "All") in request.query:
+            before = next(iter(self.daemon_sets()), None)
+            changes = before is None or before["spec"] != dict(request.body or {})["spec"]
+            generation = (before["metadata"]["generation"] if before else 0) + changes
+            return {**dict(request.body or {}), "metadata": {"generation": generation}}
+        if request.method == "GET" and request.path.endswith("/daemonsets") and "labelSelector" in dict(request.query):
+            self.looks -= 1
+            if self.looks <= 0:
+                for one in self.daemon_sets():
+                    one["status"] |= {"observedGeneration": one["metadata"]["generation"], "updatedNumberScheduled": 1}
+        answer = super().once(request, silent_s)
+        if is_change:
+            (one,) = self.daemon_sets()
+            one["metadata"]["generation"] = one["metadata"].get("generation", 0) + 1
+            one["status"] = {"observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1}
+            one["status"]["updatedNumberScheduled"] = 1 if one["metadata"]["generation"] == 1 else 0
+            return one
+        return answer
+
+    def daemon_sets(self) -> list[Object]:
+        return [one for one in self.items.values() if one["kind"] == "DaemonSet"]
+
+
+@pytest.mark.parametrize(("looks", "done"), [(2, True), (99, False)])
+def test_after_a_change_of_the_plugin_its_new_pods_are_awaited(looks: int, done: bool) -> None:
+    cluster, lines = StandinRollout(looks), list[str]()
+    plain = replace(GROUP, efas=0)
+    ensure(cluster, replace(plain, active=False), lines=lines)
+    assert not any("restart" in line for line in lines)
+    cluster.join("node-0", offers={"nvidia.com/gpu": "8"})
+    new = replace(plain, group="new", active=False)
+    found = ensure(cluster, plain, new, lines=lines)
+    assert "changes: its pods restart on the nodes of gpu" in lines[0]
+    assert any("is not taken up yet" in line for line in lines)
+    late = [one for one in found if one.subject == "restart"]
+    assert bool(late) is not done
+    assert all(str(one.verdict) == "WARN" for one in late)
 
 
 def test_a_failure_of_one_plugin_or_of_the_wait_keeps_the_other_findings() -> None:
@@ -144,8 +295,28 @@ def test_a_failure_of_one_plugin_or_of_the_wait_keeps_the_other_findings() -> No
     assert found == {
         ("device-plugin", NVIDIA.title): "OK",
         ("device-plugin", AWS_EFA.title): "UNKNOWN",
-        ("gpu-resources", "gpu"): "UNKNOWN",
+        ("gpu-resources", "gpu"): "FAIL",
     }
+
+
+def test_without_the_right_to_list_pods_the_nodes_are_awaited_and_the_cause_is_that_right() -> None:
+    looks = iter(range(99))
+
+    def answer(request: Request) -> GpuctlError | None:
+        if request.path.endswith("/nodes") and next(looks) == 2:
+            cluster.join("node-0", offers={"nvidia.com/gpu": "8"})
+        return Forbidden("list pods", "no permission", "ask for a role") if request.path.endswith("/pods") else None
+
+    cluster, lines = StandinCluster(answer), list[str]()
+    cluster.join("node-0")
+    plain = replace(GROUP, efas=0)
+    assert str(ensure(cluster, plain, lines=lines)[-1].verdict) == "OK"
+    cause = "node-0: its pods of NVIDIA's device plugin are not known: cannot list pods: no permission"
+    assert f"node group gpu: {cause}; ask for a role" in lines
+    cluster.join("node-0", offers={})
+    cluster.live(NVIDIA)
+    finding = ensure(cluster, plain)[-1]
+    assert (str(finding.verdict), finding.hint) == ("FAIL", "ask for a role")
 
 
 @pytest.mark.parametrize(("silent", "verdict"), [(2, "OK"), (99, "UNKNOWN")])
