@@ -147,7 +147,7 @@ class _Tunnels:
                 return {"error": text, "hint": "end some of them", "exit_code": GpuctlError.exit_code}
             self._numbers[caller.person] += 1
         try:
-            pump = service.tunnel(caller, call)
+            pump = service.pods.tunnel(caller, call)
         except GpuctlError as error:
             self._end(caller)
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}

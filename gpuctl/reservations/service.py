@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodAgent, PodValues, Unable
+from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodValues, Unable
 from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
+from gpuctl.reservations.pod_calls import PodCalls
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
@@ -26,7 +27,6 @@ from gpuctl.reservations.stores.base import Conflict, Store
 
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
-STARTED = (State.PREPARING, State.ACTIVE, State.ENDING)  # states with a pod
 COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
 REREAD_S = 60  # between two readings of nodes in doubt
 REWARN_S = 60  # between two tries of a warning that a node did not take
@@ -53,6 +53,7 @@ class Service:
         reread: Callable[[str], Node] | None = None,
     ) -> None:
         self._samples = Samples()
+        self.pods = PodCalls(self._live, agents)
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
@@ -153,49 +154,9 @@ class Service:
             "reservations": self._rows(book),
         }
 
-    def login(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        """Values for ssh of a session that is a pod, as `PodLogin`."""
-        doing = "log in to a reservation"
-        id_, name = content.pop("reservation", None), content.pop("node", None)
-        nothing_left(content)
-        row, agent = self._pod(caller, doing, id_, name)
-        with _as_answer(doing):
-            return asdict(agent.login(row.id, row.attempt))
-
-    def tunnel(self, caller: Caller, content: Mapping[str, Any]) -> Callable[[int], None]:
-        """Connect to the sshd of the caller's session; a function that copies from and to a socket until one closes."""
-        doing = "log in to a reservation"
-        row, agent = self._pod(caller, doing, content.get("reservation"), content.get("node"))
-        with _as_answer(doing):
-            return agent.tunnel(row.id, row.attempt)
-
-    def logs(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        """Events and last lines of the log of a session that is a pod, also while it starts."""
-        doing = "read the log of a reservation"
-        id_, name = content.pop("reservation", None), content.pop("node", None)
-        nothing_left(content)
-        row, agent = self._pod(caller, doing, id_, name, STARTED)
-        with _as_answer(doing):
-            return {"lines": list(agent.logs(row.id, row.attempt))}
-
-    def _pod(
-        self, caller: Caller, doing: str, id_: Any, name: Any, states: Collection[State] = (State.ACTIVE,)
-    ) -> tuple[Reservation, PodAgent]:
-        """A reservation of the caller in these states, and its node; nobody else reaches it, not even an admin."""
+    def _live(self, id_: str) -> Reservation | None:
         with self._lock:
-            row = self.store.load().reservations.get(id_) if isinstance(id_, str) else None
-        if row is None:
-            raise InvalidInput(doing, f"no live reservation has the id {id_!r}", "`gpuctl reservations list`")
-        if row.person != caller.person:
-            raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
-        names = [slot.node for slot in row.slots]
-        if row.state not in states or name not in names:
-            wrong = f"reservation {row.id} is {row.state}" + (f" on {', '.join(names)}" if names else "")
-            raise InvalidInput(doing, wrong, "`gpuctl reservations show` prints its state")
-        agent = self.agents[name]
-        if not isinstance(agent, PodAgent):
-            raise InvalidInput(doing, f"sessions of {name} are accounts of that host", "log in by ssh")
-        return row, agent
+            return self.store.load().reservations.get(id_)
 
     def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Audit entries of a reservation, or reservations of the caller that are over."""
@@ -506,16 +467,10 @@ _CALLS: dict[str, Call] = {
     "history": Service.history,
 }
 # Nodes are asked for these: others do not wait meanwhile.
-_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login, "logs": Service.logs}
-
-
-@contextmanager
-def _as_answer(doing: str) -> Iterator[None]:
-    """Errors of a node as those of the call."""
-    try:
-        yield
-    except (OSError, NotObeyed) as error:
-        raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
+_CALLS_OF_NODES: dict[str, Call] = {
+    "login": lambda service, caller, content: service.pods.login(caller, content),
+    "logs": lambda service, caller, content: service.pods.logs(caller, content),
+}
 
 
 def _pod_values(row: Reservation, node: str) -> PodValues:

@@ -127,9 +127,9 @@ def test_nobody_but_its_owner_reaches_a_session_not_even_an_admin() -> None:
     for caller in (BOB, ROOT):
         assert f"it belongs to ada, and you are {caller.person}" in lab.ask(caller, "login", **where)["error"]
         with pytest.raises(InvalidInput, match="it belongs to ada"):
-            lab.service.tunnel(caller, where)
+            lab.service.pods.tunnel(caller, where)
     source, sink = os.pipe()
-    lab.service.tunnel(ADA, where)(sink)
+    lab.service.pods.tunnel(ADA, where)(sink)
     assert os.read(source, 100).decode() == f"{id_} 1"
     for descriptor in (source, sink):
         os.close(descriptor)
