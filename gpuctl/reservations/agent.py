@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from gpuctl.reservations.rules.disks import Volume
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
@@ -48,9 +49,10 @@ class NodeSession:
 
 @dataclass(frozen=True)
 class PodValues:
-    """Values of a session that is a pod, as those of `Reservation`. `disk`: full name, "" for none.
+    """Values of a session that is a pod, as those of `Reservation`. `disk`: id of its volume, "" for none.
 
-    `gang`: name under which the pods of several nodes reach each other; "" for one node.
+    `disk_made`: the volume has existed. `gang`: name under which the pods of several nodes reach each
+    other; "" for one node.
     """
 
     name: str
@@ -59,6 +61,7 @@ class PodValues:
     disk: str = ""
     gang: str = ""
     jupyter: bool = False
+    disk_made: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,22 @@ class PodAgent(NodeAgent, Protocol):
 
         OSError or `NotObeyed` if it is not reached.
         """
+
+
+class DiskAgent(Protocol):
+    """Volumes of disks. Each step may be repeated; `NotReady` while it lasts, OSError or `NotObeyed` if it fails."""
+
+    def volumes(self) -> Sequence[Volume]:
+        """Volumes that were made for disks of this service."""
+
+    def make(self, volume: str, person: str) -> None:
+        """An empty volume."""
+
+    def copy(self, volume: str, person: str, source: str) -> None:
+        """A volume with the content that the volume `source` has now."""
+
+    def delete(self, volume: str) -> None:
+        """The volume is gone on return, and all of its content."""
 
 
 class VisitedNode:

@@ -14,6 +14,7 @@ from gpuctl.edges import unix_socket
 from gpuctl.reservations.agent import PodLogin
 from gpuctl.reservations.rules import requests
 from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
+from gpuctl.reservations.rules.disks import DiskCommand
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
 
@@ -48,7 +49,11 @@ class Client:
         request = replace(request, gpu_type=requests.canonical_type(request.gpu_type, table))
         return self._act({"do": "submit", "request": asdict(request)})
 
-    def send(self, command: Cancel | Extend | Edit | Keep) -> Plain:
+    def disks(self) -> Plain:
+        """The caller's disks, and why their sizes are unknown, "" if they are not."""
+        return self._call({"do": "disks"})
+
+    def send(self, command: Cancel | Extend | Edit | Keep | DiskCommand) -> Plain:
         return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
 
     def login(self, id_: str, node: str) -> PodLogin:

@@ -21,7 +21,7 @@ from gpuctl.core.paths import private
 from gpuctl.edges import metrics_server, unix_socket
 from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.engine import gpuhost_gpus, gpuhost_host
-from gpuctl.reservations.agent import NodeAgent
+from gpuctl.reservations.agent import DiskAgent, NodeAgent
 from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
@@ -58,7 +58,7 @@ WantedBy=multi-user.target
 class Fleet:
     """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session.
 
-    `reread`: reads one of those again. `site`: what its sessions are.
+    `reread`: reads one of those again. `site`: what its sessions are. `disks`: volumes of disks, None without disks.
     """
 
     nodes: Sequence[Node]
@@ -66,6 +66,7 @@ class Fleet:
     doubts: Mapping[str, str] = field(default_factory=dict)
     reread: Callable[[str], Node] | None = None
     site: Site = field(default_factory=lambda: Site(disks=False))
+    disks: DiskAgent | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,9 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, replace(fleet.site, limits=options.limits), nodes)
-        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread)
+        service = Service(
+            store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread, disk_agent=fleet.disks
+        )
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
@@ -122,7 +125,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
 
         def step() -> int:
             service.pass_once()
-            return SOON_S if service.waiting else PASS_S
+            return SOON_S if service.waiting or service.disks.waiting else PASS_S
 
         public = options.web is not None and not metrics_server.is_loopback(options.web[0])
         page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)

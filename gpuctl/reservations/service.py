@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodValues, Unable
+from gpuctl.reservations.agent import Delivery, DiskAgent, InUse, NodeAgent, NotObeyed, NotReady, PodValues, Unable
 from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
+from gpuctl.reservations.disk_work import DiskWork
 from gpuctl.reservations.pod_calls import PodCalls
 from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
+from gpuctl.reservations.rules.disks import DISK_COMMANDS
 from gpuctl.reservations.rules.forecast import Wait, forecast
 from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
 from gpuctl.reservations.rules.reconcile import Observation
@@ -27,7 +29,9 @@ from gpuctl.reservations.stores.base import Conflict, Store
 
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
-COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
+COMMANDS: Mapping[str, type[Command]] = {
+    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, *DISK_COMMANDS)
+}
 REREAD_S = 60  # between two readings of nodes in doubt
 REWARN_S = 60  # between two tries of a warning that a node did not take
 MOST_NODES = 32  # that are visited at the same time
@@ -44,16 +48,19 @@ class Service:
     None if nothing can have changed. OSError or `GpuctlError` says why it is still in doubt.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a store, and a back end with its two kinds of agents
         self,
         store: Store,
         agents: Mapping[str, NodeAgent],
         clock: Callable[[], int],
         doubts: Mapping[str, str] | None = None,
         reread: Callable[[str], Node] | None = None,
+        *,
+        disk_agent: DiskAgent | None = None,
     ) -> None:
         self._samples = Samples()
         self.pods = PodCalls(self._live, agents)
+        self.disks = DiskWork(disk_agent, self._load, self._decide_alone)
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
@@ -109,12 +116,29 @@ class Service:
             receipt = self._handle(Message(command, caller, key))
             if not receipt.accepted:
                 return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
-            if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+            of_disk = isinstance(command, DISK_COMMANDS)
+            # The last of the callers makes a pass for all; the wait of this one is not known yet.
+            if self._callers and not of_disk:
                 row = self.store.reservation(receipt.reservation)
                 return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
+        if of_disk:
+            return self._disk_command(caller, receipt)
         self._advance()
         with self._lock:
             return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+
+    def _load(self) -> Book:
+        with self._lock:
+            return self.store.load()
+
+    def _decide_alone(self, actor: str, decide: Callable[[Draft], object]) -> object:
+        with self._lock:
+            return self._decide(actor, decide)
+
+    def _disk_command(self, caller: Caller, receipt: Receipt) -> dict[str, Any]:
+        """The answer to a command about a disk, after the first step on its volume."""
+        self.disks.step()
+        return {"message": receipt.message, "reservation": None, **self.disks.rows(caller, {})}
 
     def _handle(self, message: Message) -> Receipt:
         for _ in range(TRIES):
@@ -212,6 +236,7 @@ class Service:
                 compared = [self._compare(name, found, fences[name]) for name, found in observations.items()]
                 tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
             self._send(tasks)
+        self.disks.step()
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
@@ -420,7 +445,7 @@ class Service:
         person, variables = "" if row is None else row.person, dict[str, str]()
         if row is not None and order.kind is OrderKind.PREPARE:
             variables = gang.environment(row, self.store.load().nodes, order.node)
-        pod = None if row is None else _pod_values(row, order.node)
+        pod = None if row is None else _pod_values(row, order.node, self.store.load())
 
         def send() -> Exception | None:
             return _attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
@@ -465,6 +490,7 @@ Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
 _CALLS: dict[str, Call] = {
     "state": Service.state,
     "history": Service.history,
+    "disks": lambda service, caller, content: service.disks.rows(caller, content),
 }
 # Nodes are asked for these: others do not wait meanwhile.
 _CALLS_OF_NODES: dict[str, Call] = {
@@ -473,9 +499,11 @@ _CALLS_OF_NODES: dict[str, Call] = {
 }
 
 
-def _pod_values(row: Reservation, node: str) -> PodValues:
+def _pod_values(row: Reservation, node: str, book: Book) -> PodValues:
+    disk = book.disks.get(row.disk or "")
+    volume, made = (disk.volume_id, disk.made) if disk else (row.disk or "", False)
     gang_name = row.id if len(row.slots) > 1 else ""
-    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name, row.jupyter)
+    return PodValues(gang.pod_name(row, node), row.keys, row.image, volume, gang_name, row.jupyter, made)
 
 
 def _attempt(work: Callable[[], Built]) -> Built | Exception:

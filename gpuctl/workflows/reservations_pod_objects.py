@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -13,15 +12,16 @@ from typing import Any
 
 from gpuctl.domain.public_keys import PublicKey
 from gpuctl.domain.quantity import amount
-from gpuctl.eks.gpu_pod import model, objects, scripts
+from gpuctl.eks.gpu_pod import objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.reservations.agent import PodValues
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reports import Order
+from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE, claim_name
 
 Object = dict[str, Any]
-SERVICE, RESERVATION, ATTEMPT = "gpuctl.io/reservations", "gpuctl.io/reservation", "gpuctl.io/attempt"
-NODE, PERSON, GPUS, DISK = "gpuctl/node", "gpuctl/person", "gpuctl/gpus", "gpuctl/disk"
+RESERVATION, ATTEMPT = "gpuctl.io/reservation", "gpuctl.io/attempt"
+NODE, GPUS = "gpuctl/node", "gpuctl/gpus"
 TAINT = "gpuctl.io/reservations"  # of nodes that nobody else is to use
 CREATED_BY = "app.kubernetes.io/created-by"
 NUMBER = re.compile(r"[0-9]{1,9}")  # of programs in images that anybody made: isdigit() takes more
@@ -190,26 +190,6 @@ def numbers(text: str) -> tuple[int, ...]:
     except ValueError:
         return ()
     return tuple(plain) if isinstance(plain, list) and all(type(one) is int for one in plain) else ()
-
-
-def claim_name(disk: str) -> str:
-    """Name of the claim of a disk: accounts and names of disks may have letters that Kubernetes does not take."""
-    return f"disk-{hashlib.sha256(disk.encode()).hexdigest()[:16]}"
-
-
-def claim(service: str, disk: str, person: str, sizes: Sizes) -> Object:
-    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": sizes.disk}}}
-    if sizes.storage_class:
-        spec["storageClassName"] = sizes.storage_class
-    labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "disk"}
-    meta = {"name": claim_name(disk), "labels": labels, "annotations": {SERVICE: service, DISK: disk, PERSON: person}}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
-
-
-def is_disk(item: Object, service: str, disk: str) -> bool:
-    """True for the claim of a disk of this service; another one's people may be others with the same names."""
-    notes = item["metadata"].get("annotations") or {}
-    return (notes.get(SERVICE), notes.get(DISK)) == (service, disk)
 
 
 def read_use(output: str) -> Use:

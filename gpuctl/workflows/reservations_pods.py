@@ -39,7 +39,9 @@ from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import eks_pod, eks_pod_jupyter, reservations_pod_objects
 from gpuctl.workflows.eks_access import Place
-from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, PERSON, RESERVATION, SERVICE, Pod, Sizes
+from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE
+from gpuctl.workflows.reservations_disks import ClusterDisks
+from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, RESERVATION, Pod, Sizes
 
 Object = dict[str, Any]
 ANSWER_S, GREETING_S = 10.0, 3.0
@@ -80,6 +82,11 @@ class ClusterSite:
     request: PodsRequest
     rooms: Mapping[str, Mapping[str, str]]
     clock: Callable[[], float] = time.monotonic
+
+    @property
+    def disks(self) -> ClusterDisks:
+        sizes = self.request.sizes
+        return ClusterDisks(self.cluster, self.stored.identity, sizes.disk, sizes.storage_class)
 
 
 class PodNode:
@@ -163,7 +170,7 @@ class PodNode:
         form = request.sizes.form(image, len(order.gpus), self._gpus, room, jupyter=values.jupyter)
         made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values)
         if values.disk:
-            self._make_disk(values.disk, person)
+            self._site.disks.make_claim(values.disk, person, existed=values.disk_made)
         private, public = pair()
         needed = reservations_pod_objects.prerequisites(made, form, keys, private)
         for part in needed:
@@ -172,19 +179,6 @@ class PodNode:
         path = cluster.path_of(cluster.kind("v1", "Pod"))
         with contextlib.suppress(Conflict):  # made by an earlier try whose answer was lost: the next order reads it
             cluster.once(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
-
-    def _make_disk(self, disk: str, person: str) -> None:
-        """The claim of a disk, which no session owns: it stays."""
-        cluster = self._site.cluster
-        service = self._site.stored.identity
-        claim = reservations_pod_objects.claim(service, disk, person, self._site.request.sizes)
-        kind = cluster.kind("v1", "PersistentVolumeClaim")
-        present = cluster.get(kind, claim["metadata"]["name"])
-        if present is None:
-            with contextlib.suppress(Conflict):
-                cluster.ask(Request(f"make {name_of(claim)}", "POST", cluster.path_of(kind), AS_GPUCTL, claim))
-        elif not reservations_pod_objects.is_disk(present, service, disk):
-            raise NotObeyed(f"{name_of(present)} was not made for the disk {disk} of these reservations")
 
     def _end(self, pods: Sequence[Object]) -> None:
         """Delete pods, and what belongs to them once they are gone."""

@@ -25,7 +25,10 @@ KINDS = {
     "Namespace": "namespaces",
     "Service": "services",
     "Node": "nodes",
+    "VolumeSnapshot": "volumesnapshots",
+    "VolumeSnapshotClass": "volumesnapshotclasses",
 }
+OF_THE_CLUSTER = ("StorageClass", "Namespace", "Node", "VolumeSnapshotClass")
 
 
 class StandinNamespace(Cluster):
@@ -42,7 +45,7 @@ class StandinNamespace(Cluster):
         self._versions = itertools.count(1)
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in ("StorageClass", "Namespace", "Node"))
+        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in OF_THE_CLUSTER)
 
     def once(self, request: Request, silent_s: float = 0) -> Object:
         path = urlsplit(request.path).path

@@ -11,6 +11,7 @@ _COMMANDS = (
     *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
+_MEMBERS["disk"] = "gpuctl.cli.reservations.disk:disk"
 _MEMBERS["serve"] = "gpuctl.cli.reservations.serve:serve_"
 
 

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.reservations.rules import requests
+from gpuctl.reservations.rules import disks, requests
 from gpuctl.reservations.rules.decision import Decision, Draft
-from gpuctl.reservations.rules.model import HOUR, Book, Caller, Disk, Receipt, Reservation, State
+from gpuctl.reservations.rules.disks import DISK_COMMANDS, CloneDisk, CreateDisk, DeleteDisk, DiskCommand, RenameDisk
+from gpuctl.reservations.rules.model import HOUR, Book, Caller, Receipt, Reservation, State
 from gpuctl.reservations.rules.pool import Pool, release_s
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.rules.state_machine import Event
@@ -53,7 +54,7 @@ class Keep:
     seconds: int
 
 
-Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep
+Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | DiskCommand
 
 
 def fingerprint(command: Command) -> str:
@@ -107,10 +108,16 @@ def handle(book: Book, message: Message, now: int, previous: Receipt | None) -> 
     except InvalidInput as refusal:
         answer = replace(answer, accepted=False, message=str(refusal), hint=refusal.hint)
         draft = Draft(book, now, caller.person)
-        draft.note(f"refuse {type(command).__name__.lower()}", getattr(command, "reservation", ""), str(refusal))
+        draft.note(f"refuse {type(command).__name__.lower()}", _subject(command, caller), str(refusal))
         return draft.decision(answer), answer
     answer = replace(answer, reservation=reservation, message=text)
     return draft.decision(answer), answer
+
+
+def _subject(command: Command, caller: Caller) -> str:
+    if isinstance(command, DISK_COMMANDS):
+        return command.disk if "/" in command.disk else f"{caller.person}/{command.disk}"
+    return getattr(command, "reservation", "")
 
 
 def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[str, str]:
@@ -120,7 +127,7 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
     if waiting >= limits.queued_per_person:
         hint = "cancel one, or wait until one starts"
         raise InvalidInput(requests.DOING, f"{waiting} of your requests wait already, as many as are allowed", hint)
-    disk = _disk(draft, caller, request.disk) if request.disk else None
+    disk = disks.first_use(draft, caller, request.disk, requests.DOING) if request.disk else None
     new = Reservation(
         id=reservation_id(caller, key),
         person=caller.person,
@@ -140,14 +147,6 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
     )
     draft.move(new, Event.ACCEPT, "within the limits")
     return new.id, "accepted"
-
-
-def _disk(draft: Draft, caller: Caller, name: str) -> str:
-    full = f"{caller.person}/{name}"
-    if full not in draft.book.disks:
-        draft.put(Disk(full, caller.person))
-        draft.note("create disk", full, "first use")
-    return full
 
 
 def _cancel(draft: Draft, command: Cancel, caller: Caller, _: str) -> tuple[str, str]:
@@ -255,4 +254,8 @@ _HANDLERS: dict[type[Command], Handler] = {
     Extend: _extend,
     Edit: _edit,
     Keep: _keep,
+    CreateDisk: disks.create,
+    CloneDisk: disks.clone,
+    RenameDisk: disks.rename,
+    DeleteDisk: disks.delete,
 }

@@ -24,6 +24,17 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+class DiskState(StrEnum):
+    """READY disks can be used. A LOST one has no volume any more; DELETED ones leave the database."""
+
+    MAKING = "being made"
+    COPYING = "being copied"
+    READY = "ready"
+    LOST = "lost"
+    DELETING = "being deleted"
+    DELETED = "deleted"
+
+
 class NodeState(StrEnum):
     """READY nodes take reservations. A LOST node that is back is CLEANING until no old session is left."""
 
@@ -66,7 +77,7 @@ class Site:
     """Rules of a site. `shares`: group -> share of the machines, 1 if not listed. `aliases`: name -> GPU type.
 
     `pods`: sessions are pods, which people reach with their public keys, and not accounts of hosts. `disks`: sessions
-    can have a disk that stays.
+    can have a disk that stays. `no_copies`: why disks cannot be cloned, "" if they can.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -74,6 +85,7 @@ class Site:
     aliases: Mapping[str, str] = field(default_factory=dict)
     pods: bool = False
     disks: bool = True
+    no_copies: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,12 +197,25 @@ class Usage:
 
 @dataclass(frozen=True)
 class Disk:
-    """A person's disk; `attached` is the only reservation that may write to it."""
+    """A person's disk; `attached` is the only reservation that may write to it.
+
+    `volume`: name under which its volume was made, "" for `name`. `made`: the volume has existed. `source`: volume that
+    it is copied from. `reason`: what work on it waits for, or why it is lost.
+    """
 
     name: str  # "ada/data"
     person: str
     attached: str | None = None
     version: int = 0
+    state: DiskState = DiskState.READY
+    volume: str = ""
+    made: bool = False
+    source: str = ""
+    reason: str = ""
+
+    @property
+    def volume_id(self) -> str:
+        return self.volume or self.name
 
 
 @dataclass(frozen=True)

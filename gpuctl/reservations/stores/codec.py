@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.reservations.rules.model import Clock, Disk, Node, NodeState, Reservation, Row, Slot, State, Usage
+from gpuctl.reservations.rules.model import (
+    Clock,
+    Disk,
+    DiskState,
+    Node,
+    NodeState,
+    Reservation,
+    Row,
+    Slot,
+    State,
+    Usage,
+)
 
 
 def encode(row: Row) -> str:
@@ -38,6 +49,6 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Row]] = {
     "reservation": _reservation,
     "node": _node,
     "usage": lambda plain: Usage(**plain),
-    "disk": lambda plain: Disk(**plain),
+    "disk": lambda plain: Disk(**{**plain, "state": DiskState(plain.get("state", DiskState.READY))}),
     "clock": lambda plain: Clock(**plain),
 }

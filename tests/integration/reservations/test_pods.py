@@ -18,7 +18,8 @@ import urllib3
 from gpuctl.edges import ports
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.serve import stored
-from gpuctl.workflows.reservations_pod_objects import Sizes, claim
+from gpuctl.workflows.reservations_disk_objects import claim
+from gpuctl.workflows.reservations_pod_objects import Sizes
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
 from tests.integration.reservations.test_single_server import CALL
@@ -138,7 +139,7 @@ def _of_the_service(plane: Plane) -> dict[str, Any]:
 def _bring_disk(site: Site, volumes: Path) -> None:
     """The claim as gpuctl makes it, and a folder that heeds fsGroup, as a CSI driver's volumes do."""
     plane, service = site.plane, stored(site.gpuctl.home / "state").identity
-    made = claim(service, "root/data", "root", SIZES)
+    made = claim(service, "root/data", "root", SIZES.disk, SIZES.storage_class)
     made["metadata"]["namespace"] = NAMESPACE
     plane.apply(made)
     url = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{made['metadata']['name']}"
@@ -182,6 +183,32 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")
     assert site.ssh(again["id"], "ls /workspace").stdout.split()[-1] == "stays"
     site.cancel(again["id"])
+
+
+def test_disks_are_made_renamed_and_deleted_by_their_owner_and_a_clone_says_why_not(site: Site) -> None:
+    def claims() -> list[str]:
+        items = site.plane.get("persistentvolumeclaims", namespace=NAMESPACE)["items"]
+        return [item["metadata"]["annotations"]["gpuctl/disk"] for item in items]
+
+    def disks() -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in site.run("reservations", "disk", "list", "--output", "json").json}
+
+    made = site.run("reservations", "disk", "create", "scratch")
+    assert (made.code, "disk scratch is being made" in made.out) == (0, True), made.err
+    assert "root/scratch" in claims()
+    assert site.run("reservations", "disk", "rename", "scratch", "models").code == 0
+    site.until(lambda: disks()["models"]["size"])
+    assert disks()["models"]["size"] == SIZES.disk
+    assert "root/scratch" in claims()
+    refused = site.run("reservations", "disk", "clone", "models", "copy")
+    assert (refused.code, "the storage class nfs is not known to copy volumes" in refused.err) == (2, True)
+    theirs = site.call("deletedisk", user="games", key="key-00001", command={"disk": "root/models"})
+    assert "it belongs to root, and you are 5" in theirs["error"]
+    unasked = site.run("reservations", "disk", "delete", "models")
+    assert (unasked.code, "everything on it will be deleted" in unasked.err) == (2, True)
+    assert site.run("reservations", "disk", "delete", "models", "--yes").code == 0
+    site.until(lambda: "models" not in disks())
+    assert "root/scratch" not in claims()
 
 
 def _warnings_are_shown(site: Site, id_: str) -> None:

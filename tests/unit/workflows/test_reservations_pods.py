@@ -23,7 +23,8 @@ from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import reservations_cluster
 from gpuctl.workflows.reservations_cluster import node_of
-from gpuctl.workflows.reservations_pod_objects import USE, Sizes, claim, claim_name, read_use
+from gpuctl.workflows.reservations_disk_objects import claim, claim_name
+from gpuctl.workflows.reservations_pod_objects import USE, Sizes, read_use
 from gpuctl.workflows.reservations_pods import CLOSED_S, STUCK_S, ClusterSite, PodNode, PodsRequest
 from tests.rig.standin_namespace import StandinNamespace, merged
 
@@ -280,7 +281,7 @@ def test_clearing_an_attempt_leaves_the_next_one(cluster: Cluster) -> None:
 
 
 def test_a_disk_of_another_service_is_not_taken(cluster: Cluster) -> None:
-    cluster.add(claim("service-2", "ada/data", "ada", Sizes()))
+    cluster.add(claim("service-2", "ada/data", "ada", "1Gi", ""))
     with pytest.raises(NotObeyed, match="was not made for the disk ada/data of these reservations"):
         agent(cluster).obey(PREPARE, "ada", {}, replace(VALUES, disk="ada/data", image="mine:1"))
     assert cluster.pods() == []
