@@ -40,11 +40,12 @@ class Delivery:
 
 @dataclass(frozen=True)
 class NodeSession:
-    """A session on a node: its reservation, account and GPUs by minor number."""
+    """A session on a node: its reservation, account and GPUs by minor number. `people`: accounts beside the owner's."""
 
     reservation: str
     person: str
     gpus: tuple[int, ...]
+    people: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class NodeAgent(Protocol):
         self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
     ) -> None:
         """Give access and the variables of a session (PREPARE) or take them (CLEAR, CLEAN_NODE); done on return.
+
+        ACCESS gives an existing session to `Order.people` beside its owner, and to the keys of `pod`; to nobody else.
 
         `NotReady` while that lasts. `pod`: where sessions are pods.
         """
@@ -155,6 +158,9 @@ class VisitedNode:
         if order.kind is OrderKind.PREPARE:
             session = {"session": order.reservation, "attempt": order.attempt, "devices": list(order.gpus)}
             self._ask("prepare", fence=order.fence, **session, person=person, variables=dict(variables or {}))
+        elif order.kind is OrderKind.ACCESS:
+            session = {"session": order.reservation, "attempt": order.attempt}
+            self._ask("access", fence=order.fence, **session, people=list(order.people))
         elif order.kind is OrderKind.CLEAR:
             self._ask("clear", fence=order.fence, session=order.reservation)
         else:
@@ -167,7 +173,10 @@ class VisitedNode:
         return Observation(self.name, answer["fence"], sessions, tuple(answer["open_by"]))
 
     def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
-        rows = [{"session": one.reservation, "person": one.person, "devices": list(one.gpus)} for one in sessions]
+        rows = [
+            {"session": one.reservation, "person": one.person, "people": list(one.people), "devices": list(one.gpus)}
+            for one in sessions
+        ]
         uses = self._ask("use", sessions=rows)["uses"]
         return {row["session"]: Use(row["gpu_percent"], row["connections"]) for row in uses}
 

@@ -49,11 +49,14 @@ class PodCalls:
     def _pod(
         self, caller: Caller, doing: str, id_: Any, name: Any, states: Collection[State] = (State.ACTIVE,)
     ) -> tuple[Reservation, PodAgent]:
-        """A reservation of the caller in these states, and its node; nobody else reaches it, not even an admin."""
+        """A reservation of the caller in these states, and its node; not even an admin reaches another one's.
+
+        Whom the owner has added reaches it, too.
+        """
         row = self._reservation(id_) if isinstance(id_, str) else None
         if row is None:
             raise InvalidInput(doing, f"no live reservation has the id {id_!r}", "`gpuctl reservations list`")
-        if row.person != caller.person:
+        if caller.person not in row.people:
             raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
         names = [slot.node for slot in row.slots]
         if row.state not in states or name not in names:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private
 from gpuctl.edges import metrics_server, unix_socket
 from gpuctl.edges.metrics_server import WEB_PAGE
+from gpuctl.edges.public_keys import github_user
 from gpuctl.engine import gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import DiskAgent, NodeAgent
 from gpuctl.reservations.local_node import adopt_sessions, local_node
@@ -89,6 +91,7 @@ class ServeOptions:
     limits: Limits = field(default_factory=Limits)
     root: Path = Path("/")
     web: tuple[str, int] | None = None
+    github_token: str = ""
 
 
 @contextmanager
@@ -108,7 +111,14 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, replace(fleet.site, limits=options.limits), nodes)
         service = Service(
-            store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread, disk_agent=fleet.disks
+            store,
+            fleet.agents,
+            lambda: int(time.time()),
+            fleet.doubts,
+            fleet.reread,
+            disk_agent=fleet.disks,
+            read_github=partial(github_user, token=options.github_token),
+            has_account=has_account,
         )
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
@@ -242,6 +252,14 @@ def caller_of(uid: int, gid: int, admins: tuple[str, ...]) -> Caller:
     except KeyError:
         group = str(gid)
     return Caller(person, group, admin=uid == 0 or person in admins)
+
+
+def has_account(person: str) -> bool:
+    try:
+        pwd.getpwnam(person)
+    except KeyError:
+        return False
+    return True
 
 
 def this_host(root: Path, gpu_type: str | None) -> Node:

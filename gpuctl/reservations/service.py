@@ -5,17 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, DiskAgent, InUse, NodeAgent, NotObeyed, NotReady, PodValues, Unable
+from gpuctl.reservations.agent import (
+    Delivery,
+    DiskAgent,
+    InUse,
+    NodeAgent,
+    NotObeyed,
+    NotReady,
+    PodAgent,
+    PodValues,
+    Unable,
+)
 from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
 from gpuctl.reservations.disk_work import DiskWork
+from gpuctl.reservations.github_keys import GithubSource, ReadUser
 from gpuctl.reservations.pod_calls import PodCalls
-from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
+from gpuctl.reservations.rules import access, commands, expiry, gang, plan, reconcile, reports, requests
+from gpuctl.reservations.rules.access import AddUser
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.disks import DISK_COMMANDS
@@ -30,7 +42,7 @@ from gpuctl.reservations.stores.base import Conflict, Store
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {
-    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, *DISK_COMMANDS)
+    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, *DISK_COMMANDS)
 }
 REREAD_S = 60  # between two readings of nodes in doubt
 REWARN_S = 60  # between two tries of a warning that a node did not take
@@ -57,9 +69,13 @@ class Service:
         reread: Callable[[str], Node] | None = None,
         *,
         disk_agent: DiskAgent | None = None,
+        read_github: ReadUser | None = None,
+        has_account: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._samples = Samples()
         self.pods = PodCalls(self._live, agents)
+        self.github = GithubSource(read_github, clock)
+        self._has_account = has_account
         self.disks = DiskWork(disk_agent, self._load, self._decide_alone)
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
@@ -112,6 +128,9 @@ class Service:
         if not isinstance(key, str) or not 8 <= len(key) <= 100:
             raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
         nothing_left(content)
+        with self._lock:
+            is_known = self.store.receipt(commands.receipt_key(caller, key)) is not None  # it has its answer already
+        command = command if is_known else self._resolved(command)
         with self._turn():
             receipt = self._handle(Message(command, caller, key))
             if not receipt.accepted:
@@ -126,6 +145,26 @@ class Service:
         self._advance()
         with self._lock:
             return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+
+    def _resolved(self, command: Command) -> Command:
+        """The command with the keys of the users of GitHub that it names; `InvalidInput` for people without an account.
+
+        GitHub is asked without the lock of decisions.
+        """
+        if isinstance(command, AddUser):
+            doing, people, github = f"add {command.person!r} to a reservation", [command.person], command.github.split()
+        elif isinstance(command, Submit):
+            doing, pairs = requests.DOING, access.pairs(command.request.users)
+            people = [person for person, _ in pairs]
+            github = [*command.request.github.split(), *(login for _, login in pairs if login)]
+        else:
+            return command
+        for person in people:
+            access.check_account(person, doing)
+            if not self._has_account(person):
+                hint = "they log in to this machine once, or an admin makes the account"
+                raise InvalidInput(doing, f"there is no account {person} on this machine", hint)
+        return replace(command, resolved=self.github.resolve(github, doing)) if github else command
 
     def _load(self) -> Book:
         with self._lock:
@@ -214,6 +253,8 @@ class Service:
     def _as_dict(self, row: Reservation, wait: Wait | None, book: Book) -> dict[str, Any]:
         """A live reservation; the reason of one that is prepared is what its nodes wait for."""
         plain = as_dict(row, wait, book)
+        if access.github_of(row):
+            plain["github_trouble"] = self.github.trouble
         waits = self._progress.get(row.id) if row.state is State.PREPARING else None
         if waits:
             plain["reason"] = "; ".join(f"{node}: {text}" for node, text in sorted(waits.items()))
@@ -237,6 +278,7 @@ class Service:
                 tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
             self._send(tasks)
         self.disks.step()
+        self.github.refresh(self._load, self._decide_alone)
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
@@ -393,18 +435,26 @@ class Service:
                 texts.setdefault(node, []).append((row, text))
 
         def work(node: str) -> dict[str, Delivery]:
-            return {row.id: self._deliver(node, row.person, text) for row, text in texts[node]}
+            return {row.id: self._deliver(node, row, text) for row, text in texts[node]}
 
         shown = {node: one for node, one in self._on_all(list(texts), work).items() if not isinstance(one, Exception)}
         unknown = Delivery(0, "the reason is unknown")
         return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
 
-    def _deliver(self, node: str, person: str, text: str) -> Delivery:
-        """Show a warning. One that is not delivered is recorded as that, and tried again after `REWARN_S`."""
+    def _deliver(self, node: str, row: Reservation, text: str) -> Delivery:
+        """Show a warning. One that is not delivered to the owner is recorded as that, and tried again.
+
+        Added people see it, too, as long as they have accounts there; in a pod all terminals are reached at once.
+        """
         if node in self._silent_since:
             return Delivery(0, self.silence.get(node, "no answer"))
+        agent = self.agents[node]
         try:
-            return self.agents[node].warn(person, text)
+            shown = agent.warn(row.person, text)
+            for person in () if isinstance(agent, PodAgent) else row.people[1:]:
+                with suppress(NotObeyed):
+                    shown = replace(shown, terminals=shown.terminals + agent.warn(person, text).terminals)
+            return shown
         except OSError as error:  # the node answered in this pass: the sessions of others on it go on and end as usual
             return Delivery(0, str(error) or "no answer")
         except NotObeyed as refusal:  # such as an account that does not exist there: the node itself is fine
@@ -454,20 +504,17 @@ class Service:
 
     def _report(self, order: Order, failure: Exception | None) -> bool:
         """Take the report of an order; True if rows changed. Without an answer it is given again in the next pass."""
-        ids = order.reservation, order.attempt, order.node
-        if isinstance(failure, InUse) and order.kind is OrderKind.PREPARE:
-            self._in_use(order.node, str(failure))
-            return True
-        if isinstance(failure, NotObeyed) and order.kind is OrderKind.PREPARE:
-            reason = str(failure)
-            self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
-            return True
+        if order.kind is OrderKind.ACCESS:
+            return self._report_access(order, failure)
+        if order.kind is OrderKind.PREPARE and isinstance(failure, NotObeyed):
+            return self._report_refusal(order, failure)
         if order.kind is OrderKind.PREPARE:
             self._note_progress(order, failure)
         if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
             self._silent(order.node, failure)
         if failure is not None:
             return False
+        ids = order.reservation, order.attempt, order.node
         if order.kind is OrderKind.PREPARE:
             self._decide("nodes", lambda draft: reports.session_ready(draft, *ids))
         elif order.kind is OrderKind.CLEAR:
@@ -475,6 +522,27 @@ class Service:
         else:
             self._decide("nodes", lambda draft: reports.node_clean(draft, order.node, order.fence))
         return True
+
+    def _report_refusal(self, order: Order, refusal: NotObeyed) -> bool:
+        """Take the refusal to prepare a session."""
+        reason = str(refusal)
+        if isinstance(refusal, InUse):
+            self._in_use(order.node, reason)
+        else:
+            ids = order.reservation, order.attempt, order.node
+            self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
+        return True
+
+    def _report_access(self, order: Order, failure: Exception | None) -> bool:
+        """Take the report of an order that gives access; nothing else follows from it. It is given until it is done."""
+        which: dict[str, Any] = {"id_": order.reservation, "access": order.access, "node": order.node}
+        if failure is None:
+            self._decide("nodes", lambda draft: access.granted(draft, **which))
+        elif isinstance(failure, OSError):
+            self._silent(order.node, failure)
+        else:
+            self._decide("nodes", lambda draft: access.delayed(draft, **which, reason=str(failure)))
+        return False
 
     def _note_progress(self, order: Order, failure: Exception | None) -> None:
         waits = self._progress.setdefault(order.reservation, {})
@@ -503,7 +571,9 @@ def _pod_values(row: Reservation, node: str, book: Book) -> PodValues:
     disk = book.disks.get(row.disk or "")
     volume, made = (disk.volume_id, disk.made) if disk else (row.disk or "", False)
     gang_name = row.id if len(row.slots) > 1 else ""
-    return PodValues(gang.pod_name(row, node), row.keys, row.image, volume, gang_name, row.jupyter, made)
+    return PodValues(
+        gang.pod_name(row, node), access.session_keys(row), row.image, volume, gang_name, row.jupyter, made
+    )
 
 
 def _attempt(work: Callable[[], Built]) -> Built | Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +38,9 @@ from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
-from gpuctl.workflows import eks_pod, eks_pod_jupyter, reservations_pod_objects
+from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, reservations_pod_objects
 from gpuctl.workflows.eks_access import Place
+from gpuctl.workflows.eks_pod_read import touch
 from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE
 from gpuctl.workflows.reservations_disks import ClusterDisks
 from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, RESERVATION, Pod, Sizes
@@ -112,6 +114,8 @@ class PodNode:
         with _as_a_node():
             if order.kind is OrderKind.PREPARE:
                 self._prepare(order, person, variables or {}, pod)
+            elif order.kind is OrderKind.ACCESS:
+                self._give_access(order, values=pod)
             elif order.kind is OrderKind.CLEAR:
                 self._end([one for one in self._ours() if _session(one) == (order.reservation, order.attempt)])
             else:
@@ -164,7 +168,7 @@ class PodNode:
 
     def _make(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues) -> None:
         cluster, request = self._site.cluster, self._site.request
-        keys = public_keys.parse(values.keys, "reservation", f"make the session {order.reservation}")
+        keys = public_keys.read(values.keys).keys
         room = self._site.rooms.get(self.name, {})
         image = values.image or request.image
         form = request.sizes.form(image, len(order.gpus), self._gpus, room, jupyter=values.jupyter)
@@ -179,6 +183,21 @@ class PodNode:
         path = cluster.path_of(cluster.kind("v1", "Pod"))
         with contextlib.suppress(Conflict):  # made by an earlier try whose answer was lost: the next order reads it
             cluster.once(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
+
+    def _give_access(self, order: Order, values: PodValues | None) -> None:
+        """Write the keys of everybody to the Secret of a session; `NotReady` until its pod has them."""
+        cluster, pod = self._site.cluster, self._pod(order.reservation, order.attempt)
+        meta = pod["metadata"]
+        secret = cluster.get(cluster.kind("v1", "Secret"), model.keys_name(meta["name"]))
+        if secret is None or values is None or _session(secret) != (order.reservation, order.attempt):
+            raise NotObeyed("the Secret of its keys was deleted: only those who are logged in stay")
+        encoded = base64.b64encode(values.keys.encode()).decode()
+        if (secret.get("data") or {}).get(scripts.AUTHORIZED) != encoded:
+            eks_pod_keys.write_keys(cluster, secret, public_keys.read(values.keys).keys, None)
+            with contextlib.suppress(Forbidden):  # without the right to change pods it takes a minute longer
+                touch(cluster, _place(pod), pod, model.KEYS, values.keys)
+        if self._run(meta["name"], ["cat", f"{scripts.KEYS}/{scripts.AUTHORIZED}"]) != values.keys:
+            raise NotReady("its pod does not have the new keys yet, which takes up to two minutes")
 
     def _end(self, pods: Sequence[Object]) -> None:
         """Delete pods, and what belongs to them once they are gone."""

@@ -27,6 +27,7 @@ from tests.rig.reservations.world import ALL, SLOW, Faults, World
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = pwd.getpwnam(ACCOUNT).pw_uid
 ADA = Caller(ACCOUNT, "vision")
+GAMES = pwd.getpwnam("games").pw_uid
 SESSIONS = "var/lib/gpuctl/reservations/sessions.json"
 
 
@@ -82,6 +83,65 @@ def test_a_session_gives_gpus_and_variables_to_its_account_and_takes_them_back(
     assert agent.observe(4).sessions == []
     assert not script.exists()
     assert not (root / "etc/profile.d/gpuctl-reservations.sh").exists()
+
+
+def give(fence: int, *people: str, id_: str = "r1", attempt: int = 1) -> Order:
+    return Order(OrderKind.ACCESS, "gpu-1", fence, id_, attempt, (0, 1), people=people)
+
+
+def test_added_people_have_the_gpus_and_variables_until_the_session_ends(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})
+    for fence in (1, 1):  # an order without an answer is given again
+        agent.obey(give(fence, "games"), ACCOUNT)
+    assert access(root, 4) == [sorted([UID, GAMES])] * 2 + [[], []]
+    script = root / "run/gpuctl-reservations/games.sh"
+    assert "GPU-a,GPU-b" in script.read_text()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})  # late, given again
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+    assert node().observe(1).sessions == [Session("r1", 1, (0, 1))]
+    agent.obey(give(2), ACCOUNT)
+    assert (access(root, 4)[0], script.exists()) == ([UID], False)
+    agent.obey(give(3, "games"), ACCOUNT)
+    agent.obey(order(OrderKind.CLEAR, 4), ACCOUNT)
+    assert (access(root, 4), script.exists()) == ([[], [], [], []], False)
+
+
+def test_people_without_an_account_are_named_and_the_others_get_access(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    with pytest.raises(NotObeyed, match="there is no account 4242"):
+        agent.obey(give(1, "4242", "games"), ACCOUNT)
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+
+
+def test_a_session_that_does_not_exist_is_given_to_nobody(node: Callable[[], VisitedNode], root: Path) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    for wrong in (give(1, "games", id_="r2"), give(1, "games", attempt=2)):
+        with pytest.raises(NotObeyed, match="it has no session"):
+            agent.obey(wrong, ACCOUNT)
+    assert access(root, 4)[0] == [UID]
+
+
+@pytest.mark.parametrize("last", [order(OrderKind.CLEAR, 2), give(2)])
+def test_a_program_of_an_added_person_ends_with_the_access(
+    node: Callable[[], VisitedNode], root: Path, last: Order
+) -> None:
+    agent, device = node(), str(root / "dev/nvidia1")
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    agent.obey(give(1, "games"), ACCOUNT)
+    code = f"import os, time; gpu = open({device!r}); os.setuid({GAMES}); print('open', flush=True); time.sleep(10)"
+    with subprocess.Popen([sys.executable, "-SIc", code], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        assert agent.observe(1).open_by == ()
+        agent.obey(last, ACCOUNT)
+        assert program.wait(5) in (-15, -9)
 
 
 def test_an_old_order_is_refused(node: Callable[[], VisitedNode], root: Path) -> None:

@@ -7,7 +7,7 @@ import click
 from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
-    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
+    *("add-user", "availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
     *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}

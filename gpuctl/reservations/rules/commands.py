@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.reservations.rules import disks, requests
+from gpuctl.domain import public_keys
+from gpuctl.reservations.rules import access, disks, requests
+from gpuctl.reservations.rules.access import AddUser
 from gpuctl.reservations.rules.decision import Decision, Draft
 from gpuctl.reservations.rules.disks import DISK_COMMANDS, CloneDisk, CreateDisk, DeleteDisk, DiskCommand, RenameDisk
-from gpuctl.reservations.rules.model import HOUR, Book, Caller, Receipt, Reservation, State
+from gpuctl.reservations.rules.model import HOUR, Book, Caller, GithubKeys, Receipt, Reservation, State
 from gpuctl.reservations.rules.pool import Pool, release_s
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.rules.state_machine import Event
@@ -20,7 +22,10 @@ from gpuctl.reservations.rules.state_machine import Event
 
 @dataclass(frozen=True)
 class Submit:
+    """`resolved`: keys of the users of GitHub of the request, which the service has read."""
+
     request: Request
+    resolved: tuple[GithubKeys, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,13 @@ class Keep:
     seconds: int
 
 
-Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | DiskCommand
+Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | AddUser | DiskCommand
 
 
 def fingerprint(command: Command) -> str:
-    """Digest of a command's content."""
+    """Digest of a command's content, as its sender wrote it."""
+    if isinstance(command, Submit | AddUser):
+        command = replace(command, resolved=())
     content = json.dumps([type(command).__name__, asdict(command)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -128,6 +135,8 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         hint = "cancel one, or wait until one starts"
         raise InvalidInput(requests.DOING, f"{waiting} of your requests wait already, as many as are allowed", hint)
     disk = disks.first_use(draft, caller, request.disk, requests.DOING) if request.disk else None
+    pods = draft.book.site.pods
+    users = access.users_of(request.users, command.resolved, caller.person, requests.DOING, pods=pods)
     new = Reservation(
         id=reservation_id(caller, key),
         person=caller.person,
@@ -141,12 +150,24 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         since_at=draft.now,
         name=request.name,
         disk=disk,
-        keys=requests.authorized_keys(request.keys) if draft.book.site.pods else "",
+        keys=requests.authorized_keys(request.keys) if draft.book.site.pods and request.keys else "",
         image=request.image,
         jupyter=request.jupyter,
+        github=access.resolved(request.github.split(), command.resolved, requests.DOING),
+        users=users,
+        access=int(bool(users)),
     )
+    _check_any_key(draft, new)
     draft.move(new, Event.ACCEPT, "within the limits")
+    if users:
+        draft.note("add user", new.id, ", ".join(new.people[1:]))
     return new.id, "accepted"
+
+
+def _check_any_key(draft: Draft, reservation: Reservation) -> None:
+    """`InvalidInput` for a pod to which its owner could not log in."""
+    if draft.book.site.pods and not reservation.keys and not any(one.keys for one in reservation.github):
+        raise InvalidInput(requests.DOING, "there is no public key to log in with", public_keys.ADD_KEYS)
 
 
 def _cancel(draft: Draft, command: Cancel, caller: Caller, _: str) -> tuple[str, str]:
@@ -217,6 +238,7 @@ def _edit(draft: Draft, command: Edit, caller: Caller, _: str) -> tuple[str, str
     changed = replace(reservation, **fields)
     gpus = changed.total_gpus
     request = Request(gpus, changed.gpu_type, changed.length_s, changed.name, None, changed.keys, changed.image)
+    request = replace(request, github=" ".join(one.login for one in changed.github))
     requests.check(request, requests.catalogue(draft.book))
     draft.put(changed)
     draft.note("edit", reservation.id, ", ".join(f"{name} {value}" for name, value in fields.items()))
@@ -254,6 +276,7 @@ _HANDLERS: dict[type[Command], Handler] = {
     Extend: _extend,
     Edit: _edit,
     Keep: _keep,
+    AddUser: access.add_user,
     CreateDisk: disks.create,
     CloneDisk: disks.clone,
     RenameDisk: disks.rename,

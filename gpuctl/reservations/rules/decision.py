@@ -156,6 +156,7 @@ class Draft:
         if reservation.disk is not None:
             self.put(replace(self.book.disks[reservation.disk], attached=reservation.id))
         fresh: dict[str, Any] = {"ready": (), "cleared": (), "active_at": None, "expires_at": None, "outcome": None}
+        fresh |= {"without_access": tuple(slot.node for slot in slots) if reservation.access else ()}
         fresh |= {"slots": slots, "attempt": reservation.attempt + 1, "allocated_at": self.now}
         return self.move(reservation, Event.START, reason, **fresh)
 

@@ -97,6 +97,24 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class GithubKeys:
+    """Public keys of a GitHub user, one a line. The `id` says who it is: a name can become somebody else's."""
+
+    login: str
+    id: int
+    keys: str
+
+
+@dataclass(frozen=True)
+class AddedUser:
+    """A person whom the owner of a reservation has given access. `keys` and `github`: where sessions are pods."""
+
+    person: str
+    keys: str = ""
+    github: tuple[GithubKeys, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reservation:
     """One request and what became of it. `gpus` is per node; `nodes` above 1 are a gang: all or none.
 
@@ -104,7 +122,8 @@ class Reservation:
     latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning that
     was sent; `unwarned`: nodes it has not reached, where it is tried again. `idle_at`: end because of idleness.
     `keep_until_at`: idle detection is off until then. `keys`: public ssh keys of a pod, one a line; `image`: of a pod,
-    "" for the site's. `jupyter`: it runs Jupyter.
+    "" for the site's. `jupyter`: it runs Jupyter. `github`: keys of its owner from GitHub. `access`: counts changes of
+    who has access; `without_access`: nodes that have not carried out the last one, and `access_reason`: why.
     """
 
     id: str
@@ -139,7 +158,17 @@ class Reservation:
     keys: str = ""
     image: str = ""
     jupyter: bool = False
+    github: tuple[GithubKeys, ...] = ()
+    users: tuple[AddedUser, ...] = ()
+    access: int = 0
+    without_access: tuple[str, ...] = ()
+    access_reason: str = ""
     version: int = 0
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Everybody who may log in: the owner, then the added people."""
+        return self.person, *(user.person for user in self.users)
 
     @property
     def total_gpus(self) -> int:

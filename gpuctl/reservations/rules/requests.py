@@ -67,7 +67,8 @@ class Catalogue:
 class Request:
     """A request before its check. `gpus` is the total; `gpu_type` None means the only one of the site.
 
-    `keys` (public ssh keys, one a line), `image` and `jupyter`: where sessions are pods.
+    `keys` (public ssh keys, one a line), `image`, `jupyter` and `github` (users of GitHub, separated by spaces): where
+    sessions are pods. `users`: people to add, separated by spaces, in pods as NAME=GITHUB_USER.
     """
 
     gpus: int = 1
@@ -78,6 +79,8 @@ class Request:
     keys: str = ""
     image: str = ""
     jupyter: bool = False
+    github: str = ""
+    users: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,9 @@ def _check_session(request: Request, table: Catalogue) -> None:
         raise InvalidInput(DOING, "sessions of this site are accounts of hosts", f"leave out {option}")
     if request.image and not _IMAGE.fullmatch(request.image):
         raise InvalidInput(DOING, f"{request.image!r} is not a valid image", "it is such as registry/name:tag")
-    if table.pods:
+    if request.github and not table.pods:
+        raise InvalidInput(DOING, "sessions of this site are accounts of hosts", "leave out --github")
+    if table.pods and (request.keys or not request.github):
         authorized_keys(request.keys)
 
 

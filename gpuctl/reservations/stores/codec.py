@@ -8,9 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuctl.reservations.rules.model import (
+    AddedUser,
     Clock,
     Disk,
     DiskState,
+    GithubKeys,
     Node,
     NodeState,
     Reservation,
@@ -35,8 +37,15 @@ def _reservation(plain: dict[str, Any]) -> Reservation:
     plain["outcome"] = None if plain["outcome"] is None else State(plain["outcome"])
     plain["slots"] = tuple(Slot(slot["node"], tuple(slot["gpus"])) for slot in plain["slots"])
     plain["ready"], plain["cleared"] = tuple(plain["ready"]), tuple(plain["cleared"])
-    plain["unwarned"] = tuple(plain.get("unwarned", ()))
+    for name in ("unwarned", "without_access"):
+        plain[name] = tuple(plain.get(name, ()))
+    plain["github"] = _github(plain)
+    plain["users"] = tuple(AddedUser(**{**user, "github": _github(user)}) for user in plain.get("users", ()))
     return Reservation(**plain)
+
+
+def _github(plain: dict[str, Any]) -> tuple[GithubKeys, ...]:
+    return tuple(GithubKeys(**one) for one in plain.get("github", ()))
 
 
 def _node(plain: dict[str, Any]) -> Node:

@@ -121,6 +121,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
             site = Site(plane, Gpuctl(home), Path(at) / "s")
+            with (home / "passwd").open("a") as accounts:
+                accounts.write("games:x:5:60:games:/usr/games:/usr/sbin/nologin\n")
             try:
                 site.serve()
                 _bring_disk(site, folder / VOLUMES)
@@ -163,7 +165,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     assert (pod["status"]["qosClass"], pod["spec"]["nodeName"]) == ("Guaranteed", node.NAME)
     where = {"reservation": id_, "node": node.NAME}
     for verb in ("login", "tunnel"):
-        assert "it belongs to root, and you are 5" in site.call(verb, user="games", **where)["error"]
+        assert "it belongs to root, and you are games" in site.call(verb, user="games", **where)["error"]
     known = site.gpuctl.home / f".config/gpuctl/ssh/gpuctl-{id_}.known_hosts"
     path = site.config(id_)
     known.write_text(f"{known.read_text().split()[0]} {pair()[1]}\n")
@@ -172,6 +174,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
         argv, capture_output=True, text=True, check=False, timeout=60, env=site.gpuctl.environment()
     )
     assert (refused.returncode, "Host key verification failed" in refused.stderr) == (255, True)
+    _an_added_person_logs_in(site, id_)
     _warnings_are_shown(site, id_)
     site.cancel(id_)
     assert site.pods() == []
@@ -203,12 +206,32 @@ def test_disks_are_made_renamed_and_deleted_by_their_owner_and_a_clone_says_why_
     refused = site.run("reservations", "disk", "clone", "models", "copy")
     assert (refused.code, "the storage class nfs is not known to copy volumes" in refused.err) == (2, True)
     theirs = site.call("deletedisk", user="games", key="key-00001", command={"disk": "root/models"})
-    assert "it belongs to root, and you are 5" in theirs["error"]
+    assert "it belongs to root, and you are games" in theirs["error"]
     unasked = site.run("reservations", "disk", "delete", "models")
     assert (unasked.code, "everything on it will be deleted" in unasked.err) == (2, True)
     assert site.run("reservations", "disk", "delete", "models", "--yes").code == 0
     site.until(lambda: "models" not in disks())
     assert "root/scratch" not in claims()
+
+
+def _an_added_person_logs_in(site: Site, id_: str) -> None:
+    """The kubelet brings the key of the account games into the pod that runs; games may see it, not extend it."""
+    private, public = pair()
+    key = site.gpuctl.home / "key-of-games"
+    key.with_suffix(".pub").write_text(public)
+    key.touch(0o600)
+    key.write_text(private)
+    added = site.run("reservations", "add-user", id_, "games", "--key", key.with_suffix(".pub"))
+    assert (added.code, "games gets access" in added.out) == (0, True), added.err
+    site.until(lambda: not site.show(id_)["without_access"])
+    login = ["ssh", "-F", str(site.config(id_)), "-o", "IdentitiesOnly=yes", "-i", str(key), f"gpuctl-{id_}", "id -u"]
+    environment = site.gpuctl.environment()
+    shell = subprocess.run(login, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert shell.stdout == "1000\n", shell.stderr
+    where = {"reservation": id_, "node": node.NAME}
+    assert site.call("login", user="games", **where)["alias"]
+    extend = {"key": "key-00002", "command": {"reservation": id_, "seconds": 60, "over_promise": False}}
+    assert "it belongs to root, and you are games" in site.call("extend", user="games", **extend)["error"]
 
 
 def _warnings_are_shown(site: Site, id_: str) -> None:

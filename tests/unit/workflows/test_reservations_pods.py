@@ -238,6 +238,42 @@ def test_clearing_ends_the_pod_and_removes_what_belongs_to_it_and_no_disk(cluste
         made.obey(PREPARE, "ada", {}, VALUES)
 
 
+def test_new_keys_are_written_to_the_secret_and_waited_for_in_the_pod(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, of_bob = prepared(cluster), pair()[1]
+    values = replace(VALUES, keys=f"{KEY} reservation\n{of_bob} github:bobgh\n")
+    inside = [VALUES.keys, values.keys]
+    monkeypatch.setattr(made, "_run", lambda *_: inside[0])
+    give = Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1), access=1, people=("bob",))
+    with pytest.raises(NotReady, match="does not have the new keys yet"):
+        made.obey(give, "ada", {}, values)
+    secret = cluster.items[cluster.name("Secret", "r1-1-keys")]
+    assert base64.b64decode(secret["data"]["authorized_keys"]).decode() == values.keys
+    writes = len(cluster.writes)
+    inside.pop(0)
+    made.obey(give, "ada", {}, values)
+    assert len(cluster.writes) == writes  # nothing is written twice
+    made.obey(give, "ada", {}, values)
+
+
+def test_keys_change_also_without_the_right_to_change_pods(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, keys = prepared(cluster), f"{pair()[1]} bob\n"
+    monkeypatch.setattr(made, "_run", lambda *_: keys)
+    cluster.refuse = lambda request: Forbidden(request.doing, "no") if "/pods/" in request.path else None
+    made.obey(Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1)), "ada", {}, replace(VALUES, keys=keys))
+
+
+def test_a_session_without_its_pod_or_its_secret_takes_no_keys(cluster: Cluster) -> None:
+    give = Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1))
+    with pytest.raises(NotObeyed, match="n1 has no pod of reservation r1"):
+        agent(cluster).obey(give, "ada", {}, VALUES)
+    made = prepared(cluster)
+    del cluster.items[cluster.name("Secret", "r1-1-keys")]
+    with pytest.raises(NotObeyed, match="the Secret of its keys was deleted"):
+        made.obey(give, "ada", {}, VALUES)
+
+
 def test_cleaning_keeps_the_sessions_in_time(cluster: Cluster) -> None:
     made = prepared(cluster)
     with pytest.raises(NotReady):

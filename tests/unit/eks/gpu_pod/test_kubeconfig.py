@@ -82,7 +82,7 @@ def test_keys_of_github_are_read_and_errors_are_named(github: str) -> None:
     assert public_keys.of_github("me", github) == "ssh-ed25519 AAAA\n"
     with pytest.raises(InvalidInput, match="GitHub has no such user"):
         public_keys.of_github("nobody", github)
-    with pytest.raises(Unreachable, match="HTTP status 429"):
+    with pytest.raises(Unreachable, match="GitHub's rate limit is reached; it answers again in 1 min"):
         public_keys.of_github("busy", github)
     with pytest.raises(Unreachable, match=r"GitHub does not answer as it should: .*refused"):
         public_keys.of_github("me", "http://127.0.0.1:1")
