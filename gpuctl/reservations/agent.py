@@ -52,8 +52,8 @@ class NodeSession:
 class PodValues:
     """Values of a session that is a pod, as those of `Reservation`. `disk`: id of its volume, "" for none.
 
-    `disk_made`: the volume has existed. `gang`: name under which the pods of several nodes reach each
-    other; "" for one node.
+    `disk_made`: the volume has existed. `efa`: number of its EFA adapters. `gang`: name under which the pods of several
+    nodes reach each other; "" for one node.
     """
 
     name: str
@@ -63,6 +63,7 @@ class PodValues:
     gang: str = ""
     jupyter: bool = False
     disk_made: bool = False
+    efa: int = 0
 
 
 @dataclass(frozen=True)

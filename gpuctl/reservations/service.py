@@ -567,12 +567,19 @@ _CALLS_OF_NODES: dict[str, Call] = {
 }
 
 
-def _pod_values(row: Reservation, node: str, book: Book) -> PodValues:
-    disk = book.disks.get(row.disk or "")
-    volume, made = (disk.volume_id, disk.made) if disk else (row.disk or "", False)
-    gang_name = row.id if len(row.slots) > 1 else ""
+def _pod_values(row: Reservation, name: str, book: Book) -> PodValues:
+    """Values of a pod of a session on one of its nodes."""
+    disk, node = book.disks.get(row.disk or ""), book.nodes.get(name)
+    slot = next((slot for slot in row.slots if slot.node == name), None)
     return PodValues(
-        gang.pod_name(row, node), access.session_keys(row), row.image, volume, gang_name, row.jupyter, made
+        gang.pod_name(row, name),
+        access.session_keys(row),
+        row.image,
+        disk.volume_id if disk else row.disk or "",
+        row.id if len(row.slots) > 1 else "",
+        row.jupyter,
+        disk_made=disk is not None and disk.made,
+        efa=gang.adapters(node, slot) if node and slot else 0,
     )
 
 

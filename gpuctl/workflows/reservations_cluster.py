@@ -113,6 +113,7 @@ def node_of(node: Object, gpu_type: str | None) -> Node:
         gpu_type.casefold() if gpu_type else _type(name, labels),
         (None,) * int(whole),
         zone=str(labels.get(ZONE, "")),
+        efa=kube_nodes.adapters(capacity),
     )
 
 

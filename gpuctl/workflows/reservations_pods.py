@@ -132,6 +132,12 @@ class PodNode:
             return
         if others := self._others():
             raise InUse(f"{others[0]}; end it first")
+        if values.efa and (offered := self._adapters()) < values.efa:
+            reason = (
+                f"it offers {offered} of {values.efa} EFA adapters to pods: its device plugin has withdrawn the others"
+            )
+            self._closed = reason, self._site.clock() + CLOSED_S
+            raise InUse(reason)
         try:
             self._make(order, person, variables, values)
         except Unreachable:
@@ -139,6 +145,11 @@ class PodNode:
         except GpuctlError as error:
             self._fail(str(error), values)
         raise NotReady("its pod was made")
+
+    def _adapters(self) -> int:
+        """EFA adapters that the node offers now."""
+        node = self._site.cluster.get(self._site.cluster.kind("v1", "Node"), self.name) or {}
+        return kube_nodes.adapters((node.get("status") or {}).get("allocatable"))
 
     def _check_start(self, pod: Object, values: PodValues) -> None:
         """Return if a pod is ready and its sshd answers; `NotReady` while it may become so."""
@@ -172,7 +183,7 @@ class PodNode:
         room = self._site.rooms.get(self.name, {})
         image = values.image or request.image
         form = request.sizes.form(image, len(order.gpus), self._gpus, room, jupyter=values.jupyter)
-        made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values)
+        made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values, room)
         if values.disk:
             self._site.disks.make_claim(values.disk, person, existed=values.disk_made)
         private, public = pair()

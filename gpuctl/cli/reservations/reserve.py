@@ -39,6 +39,7 @@ socket_option = click.option(
 @click.option("--disk", help="Disk of yours that stays; made at its first use. Where sessions are pods.")
 @click.option("--image", default="", help="Image of the session, where sessions are pods.  [default: the site's]")
 @click.option("--jupyter", is_flag=True, help="Run Jupyter in the session, where sessions are pods.")
+@click.option("--docker", is_flag=True, help="Refused: Docker would give every GPU of the node; it prints what to use.")
 @options.public_keys
 @click.option(
     "--agent/--no-agent", default=True, show_default=True, help="Public keys of the ssh agent may log in to a pod."
@@ -61,6 +62,7 @@ def reserve(
     disk: str | None,
     image: str,
     jupyter: bool,
+    docker: bool,
     key_files: tuple[Path, ...],
     github: Sequence[str],
     agent: bool,
@@ -80,7 +82,7 @@ def reserve(
     client = Client(socket)
     keys = _keys(client, key_files, github, agent)
     request = Request(gpus, gpu_type, round(hours * 3600), name, disk, keys, image, jupyter)
-    request = replace(request, github=" ".join(github), users=_words(users))
+    request = replace(request, github=" ".join(github), users=_words(users), docker=docker)
     row = client.submit(request)["reservation"]
     if wait:
         row = _wait(client, row)

@@ -200,7 +200,14 @@ class SqliteStore:
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
             fence = max(existing.fence, node.fence)
             login = {"address": node.address, "port": node.port}
-            facts = {"uuids": node.uuids, "place": node.place, "zone": node.zone, "fence": fence, **login}
+            facts = {
+                "efa": node.efa,
+                "uuids": node.uuids,
+                "place": node.place,
+                "zone": node.zone,
+                "fence": fence,
+                **login,
+            }
             current = replace(existing, **facts)  # type: ignore[arg-type]
             if current != existing:
                 self._write(Change(replace(current, version=existing.version + 1), existing.version))

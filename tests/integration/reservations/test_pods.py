@@ -112,7 +112,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("cluster")
     for path in (folder, *folder.parents[:2]):
         path.chmod(0o755)
-    with real_node(folder, {"nvidia.com/gpu": "4"}) as plane:
+    with real_node(folder, {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "2"}) as plane:
         home = folder / "home"
         (home / ".ssh").mkdir(mode=0o700, parents=True)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh/id_ed25519")], check=True)
@@ -162,6 +162,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     assert "/workspace is the disk and stays when the session ends" in shell.stdout
     [pod] = site.pods()
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert "vpc.amazonaws.com/efa" not in pod["spec"]["containers"][0]["resources"]["limits"]
     assert (pod["status"]["qosClass"], pod["spec"]["nodeName"]) == ("Guaranteed", node.NAME)
     where = {"reservation": id_, "node": node.NAME}
     for verb in ("login", "tunnel"):
@@ -183,7 +184,10 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
         *site.plane.get("configmap", namespace=NAMESPACE)["items"],
     ]
     assert [item["metadata"]["name"] for item in left if id_ in item["metadata"]["name"]] == []
-    again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")
+    again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")  # the whole node
+    [whole] = site.pods()
+    assert whole["spec"]["containers"][0]["resources"]["limits"]["vpc.amazonaws.com/efa"] == "2"
+    assert site.ssh(again["id"], "echo $GPUCTL_EFA_ADAPTERS").stdout.split()[-1] == "2"
     assert site.ssh(again["id"], "ls /workspace").stdout.split()[-1] == "stays"
     site.cancel(again["id"])
 

@@ -252,3 +252,15 @@ def test_a_person_has_a_number_of_connections_that_leaves_some_to_others(monkeyp
     assert isinstance(tunnels.answer(lab.service, ADA, where), Stream)
     for descriptor in (source, sink):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(("gpus", "adapters"), [(4, 16), (2, 0)])
+def test_only_a_session_of_a_whole_node_gets_its_adapters(gpus: int, adapters: int) -> None:
+    lab = Lab()
+    store = MemoryStore(Site(pods=True), [Node("n1", "h100", (None,) * 4, place="uid-1", efa=16)])
+    lab.service = Service(store, {"n1": lab.node}, lambda: lab.now)
+    row = lab.submit(gpus=gpus)
+    values = lab.node.values[-1]
+    assert values is not None
+    assert values.efa == adapters
+    assert row["environment"]["n1"].get("GPUCTL_EFA_ADAPTERS") == (str(adapters) if adapters else None)

@@ -274,6 +274,44 @@ def test_a_session_without_its_pod_or_its_secret_takes_no_keys(cluster: Cluster)
         made.obey(give, "ada", {}, VALUES)
 
 
+WHOLE = replace(PREPARE, gpus=(0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(("pages", "huge"), [("10Gi", {"hugepages-2Mi": "5120Mi"}), ("1Gi", {}), (None, {})])
+def test_a_whole_node_has_its_efa_adapters_and_huge_pages_where_there_are_enough(
+    cluster: Cluster, pages: str | None, huge: dict[str, str]
+) -> None:
+    assert cluster.node is not None
+    cluster.node["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "16"
+    room = {"cpu": "100", "memory": "1000Gi", **({"hugepages-2Mi": pages} if pages else {})}
+    site = ClusterSite(cluster, Stored("service-1", "desk:/state", {}), REQUEST, {"n1": room}, Clock())
+    with pytest.raises(NotReady):
+        PodNode("n1", 4, site).obey(WHOLE, "ada", {}, replace(VALUES, efa=16))
+    [pod] = cluster.pods()
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert {"vpc.amazonaws.com/efa": "16", **huge}.items() <= resources["limits"].items()
+    assert ("hugepages-2Mi" in resources["limits"]) == bool(huge)
+    assert "vpc.amazonaws.com/efa" not in pod["spec"]["initContainers"][0]["resources"]["limits"]
+
+
+def test_a_node_that_offers_fewer_adapters_now_takes_no_whole_session_and_says_why(cluster: Cluster) -> None:
+    assert cluster.node is not None
+    cluster.node["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "15"
+    made = agent(cluster)
+    with pytest.raises(InUse, match="it offers 15 of 16 EFA adapters to pods"):
+        made.obey(WHOLE, "ada", {}, replace(VALUES, efa=16))
+    assert "15 of 16 EFA" in made.observe(5).closed
+    assert cluster.pods() == []
+
+
+def test_a_node_of_a_cluster_has_the_adapters_that_it_offers() -> None:
+    capacity = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+    assert node_of({"metadata": {"name": "n1"}, "status": {"capacity": capacity}}, "h100").efa == 32
+    del capacity["vpc.amazonaws.com/efa"]
+    assert node_of({"metadata": {"name": "n1"}, "status": {"capacity": capacity}}, "h100").efa == 0
+
+
 def test_cleaning_keeps_the_sessions_in_time(cluster: Cluster) -> None:
     made = prepared(cluster)
     with pytest.raises(NotReady):
