@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.reservations.agent import (
-    Delivery,
     DiskAgent,
     InUse,
     NodeAgent,
     NotObeyed,
     NotReady,
-    PodAgent,
     PodValues,
     Unable,
 )
 from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
 from gpuctl.reservations.disk_work import DiskWork
+from gpuctl.reservations.fan_out import attempt, on_all
 from gpuctl.reservations.github_keys import GithubSource, ReadUser
 from gpuctl.reservations.pod_calls import PodCalls
 from gpuctl.reservations.rules import access, commands, expiry, gang, plan, reconcile, reports, requests
@@ -38,6 +36,7 @@ from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.sampling import Samples
 from gpuctl.reservations.stores.base import Conflict, Store
+from gpuctl.reservations.warnings import Warnings
 
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
@@ -45,8 +44,6 @@ COMMANDS: Mapping[str, type[Command]] = {
     kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, *DISK_COMMANDS)
 }
 REREAD_S = 60  # between two readings of nodes in doubt
-REWARN_S = 60  # between two tries of a warning that a node did not take
-MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
 
 
@@ -73,7 +70,9 @@ class Service:
         has_account: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._samples = Samples()
+        self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
         self.pods = PodCalls(self._live, agents)
+        self._warnings = Warnings(agents, self.silence)
         self.github = GithubSource(read_github, clock)
         self._has_account = has_account
         self.disks = DiskWork(disk_agent, self._load, self._decide_alone)
@@ -85,12 +84,8 @@ class Service:
         self._sending = threading.Lock()
         self._left_orders = False  # by a thread that did not wait for the one that sends
         self._progress: dict[str, dict[str, str]] = {}  # reservation -> node -> what its preparation waits for
-        self._rewarn_at: dict[
-            tuple[str, int], int
-        ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
-        self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
         self.waiting = False  # a node has not ended with an order
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
@@ -270,7 +265,7 @@ class Service:
         with self._lock:
             self._decide("reconciler", reconcile.repair)
             fences = {name: self.store.load().nodes[name].fence for name in self.agents}
-        observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
+        observations = on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
         self._read_again()
         with self._sending:
             with self._lock:
@@ -283,22 +278,10 @@ class Service:
         with self._lock:
             self._decide("idle", self._samples.judge)
             book = self.store.load()
-            now = max(self.clock(), book.clock.at)
-            self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
-            due = [
-                one for one in expiry.warnings_due(book, now) if (one.reservation, one.minutes) not in self._rewarn_at
-            ]
-        warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
+        records = self._warnings.show(book, max(self.clock(), book.clock.at))
         with self._lock:
-            for warning in due:
-                shown = warned[warning.reservation]
-                terminals = sum(one.terminals for one in shown.values())
-                missed = {node: one.missed for node, one in shown.items() if one.missed}
-                if missed:
-                    self._rewarn_at[warning.reservation, warning.minutes] = now + REWARN_S
-                self._decide(
-                    "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
-                )
+            for record in records:
+                self._decide("expiry", record)
         self._advance()
 
     def _sample(self) -> None:
@@ -306,7 +289,7 @@ class Service:
         book, now = self.store.load(), self.clock()
         due = self._samples.due(book, now, self._silent_since)
         if due:
-            answers = self._on_all(list(due), lambda name: self.agents[name].use(due[name]))
+            answers = on_all(list(due), lambda name: self.agents[name].use(due[name]))
             uses = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
             self._samples.add(book, now, uses)
 
@@ -322,7 +305,7 @@ class Service:
             except GpuctlError as error:
                 raise Unable(error.wrong) from error
 
-        for name, node in self._on_all(list(self.doubts), read).items():
+        for name, node in on_all(list(self.doubts), read).items():
             with self._lock:
                 if isinstance(node, Exception):
                     self.doubts[name] = str(node)
@@ -366,13 +349,6 @@ class Service:
     @property
     def _lost_s(self) -> int:
         return self.store.load().site.limits.node_lost_s
-
-    def _on_all(self, names: Sequence[str], work: Callable[[str], Built]) -> dict[str, Built | Exception]:
-        """Results of work on nodes at the same time; an exception is the reason of a node that gave none."""
-        if not names:
-            return {}
-        with ThreadPoolExecutor(min(MOST_NODES, len(names))) as pool:
-            return dict(zip(names, pool.map(lambda name: _attempt(lambda: work(name)), names), strict=True))
 
     def _decide(self, actor: str, decide: Callable[[Draft], Built]) -> Built:
         """Commit what is decided on a snapshot, again on a newer one if rows have changed; returns what it returned."""
@@ -423,43 +399,6 @@ class Service:
         if self.clock() - since >= self._lost_s and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, dict[str, Delivery]]:
-        """Show warnings on all nodes at the same time, while calls are answered: reservation -> node -> delivery."""
-        texts: dict[str, list[tuple[Reservation, str]]] = {}
-        for row, warning in due:
-            cause = "it is idle" if warning.idle else "its time is over"
-            verb, minutes = "keep" if warning.idle else "extend", max(1, round(warning.left_s / 60))
-            more = f"gpuctl reservations {verb} {row.id} --hours 1"
-            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
-            for node in warning.nodes:
-                texts.setdefault(node, []).append((row, text))
-
-        def work(node: str) -> dict[str, Delivery]:
-            return {row.id: self._deliver(node, row, text) for row, text in texts[node]}
-
-        shown = {node: one for node, one in self._on_all(list(texts), work).items() if not isinstance(one, Exception)}
-        unknown = Delivery(0, "the reason is unknown")
-        return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
-
-    def _deliver(self, node: str, row: Reservation, text: str) -> Delivery:
-        """Show a warning. One that is not delivered to the owner is recorded as that, and tried again.
-
-        Added people see it, too, as long as they have accounts there; in a pod all terminals are reached at once.
-        """
-        if node in self._silent_since:
-            return Delivery(0, self.silence.get(node, "no answer"))
-        agent = self.agents[node]
-        try:
-            shown = agent.warn(row.person, text)
-            for person in () if isinstance(agent, PodAgent) else row.people[1:]:
-                with suppress(NotObeyed):
-                    shown = replace(shown, terminals=shown.terminals + agent.warn(person, text).terminals)
-            return shown
-        except OSError as error:  # the node answered in this pass: the sessions of others on it go on and end as usual
-            return Delivery(0, str(error) or "no answer")
-        except NotObeyed as refusal:  # such as an account that does not exist there: the node itself is fine
-            return Delivery(0, str(refusal))
-
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
         with self._lock:
@@ -479,7 +418,7 @@ class Service:
                     if isinstance(failures[order], OSError):  # each further try would take its time, too
                         return
 
-        self._on_all(nodes, work)
+        on_all(nodes, work)
         self.waiting = any(isinstance(failure, NotReady) for failure in failures.values())
         with self._lock:  # all of them are taken, also after the first that changed something
             changed = [self._report(order, failures[order]) for order, _ in tasks if order in failures]
@@ -498,7 +437,7 @@ class Service:
         pod = None if row is None else _pod_values(row, order.node, self.store.load())
 
         def send() -> Exception | None:
-            return _attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
+            return attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
 
         return send
 
@@ -581,14 +520,6 @@ def _pod_values(row: Reservation, name: str, book: Book) -> PodValues:
         disk_made=disk is not None and disk.made,
         efa=gang.adapters(node, slot) if node and slot else 0,
     )
-
-
-def _attempt(work: Callable[[], Built]) -> Built | Exception:
-    """The result of work on a node; the exception if it does not answer or refuses."""
-    try:
-        return work()
-    except (OSError, NotObeyed, NotReady) as error:
-        return error
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:
