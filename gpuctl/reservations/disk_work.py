@@ -79,6 +79,7 @@ class DiskWork:
     def _as_dict(self, book: Book, disk: Disk) -> dict[str, Any]:
         volume = (self._volumes or {}).get(disk.volume_id)
         return {
+            "id": disk.name,
             "name": disk.name.rpartition("/")[2],
             "state": str(disk.state),
             "reason": disk.reason,

@@ -13,6 +13,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.text import named
 
 if TYPE_CHECKING:
     from gpuctl.reservations.rules.disks import DiskCommand
@@ -91,10 +92,12 @@ def delete(name: str, yes: bool, form: Output, socket: Path) -> None:
     from gpuctl.reservations.client import Client
     from gpuctl.reservations.rules.disks import DeleteDisk
 
-    rows = [row for row in Client(socket).disks()["disks"] if row["name"] == name.rpartition("/")[2]]
+    doing, rows = f"delete the disk {name}", _named(Client(socket).disks()["disks"], name)
     if not rows:
-        hint = "`gpuctl reservations disk list` shows yours"
-        raise InvalidInput(f"delete the disk {name}", f"you have no disk {name!r}", hint)
+        raise InvalidInput(doing, f"you have no disk {name!r}", "`gpuctl reservations disk list` shows yours")
+    if ids := [*filter(None, [rows[0]["attached"]]), *rows[0]["promised"]]:
+        hint = "wait until the reservation is over, or cancel it"
+        raise InvalidInput(doing, f"reservation {named(ids)} has it or waits for it", hint)
     claim = f" (claim {rows[0]['claim']}, {rows[0]['size']})" if rows[0]["claim"] else ""
     click.echo(f"The disk {name}{claim} and everything on it will be deleted, for good.", err=True)
     options.confirm("Delete it?", yes)
@@ -106,10 +109,15 @@ def _send(socket: Path, command: DiskCommand, name: str, form: Output) -> None:
     from gpuctl.reservations.client import Client
 
     answer = Client(socket).send(command)
-    rows = [row for row in answer["disks"] if row["name"] == name.rpartition("/")[2]]
+    rows = _named(answer["disks"], name)
     if form == "table":
         click.echo(answer["message"])
     _show(rows, form)
+
+
+def _named(rows: Sequence[Row], name: str) -> list[Row]:
+    """The disk of this name, with or without its person."""
+    return [row for row in rows if name in (row["name"], row["id"])]
 
 
 def _show(rows: Sequence[Row], form: Output) -> None:

@@ -53,7 +53,10 @@ def test_deleting_says_what_goes_and_needs_consent(socket: Path) -> None:
     assert [row["name"] for row in json.loads(run(socket, "list", "--output", "json").output)] == ["other"]
 
 
-@pytest.mark.parametrize("words", [("delete", "none", "--yes"), ("create", "a/b"), ("rename", "none", "new")])
+@pytest.mark.parametrize(
+    "words",
+    [("delete", "none", "--yes"), ("delete", "bob/data", "--yes"), ("create", "a/b"), ("rename", "none", "new")],
+)
 def test_what_is_not_a_disk_of_the_caller_is_bad_input(socket: Path, words: tuple[str, ...]) -> None:
     refused = run(socket, *words)
     assert isinstance(refused.exception, GpuctlError)
@@ -67,3 +70,14 @@ def test_a_site_of_hosts_says_that_it_has_no_disks(tmp_path: Path) -> None:
         for words in (("list",), ("create", "a"), ("clone", "a", "b"), ("delete", "a", "--yes")):
             refused = run(tmp_path / "s", *words)
             assert "sessions of this site have no disks" in str(refused.exception)
+
+
+def test_deleting_a_disk_in_use_is_refused_before_anything_is_asked(socket: Path) -> None:
+    runner = CliRunner()
+    for hours in ("1", "1"):
+        words = ["reserve", "--hours", hours, "--disk", "data", "--no-wait", "--socket", str(socket)]
+        assert runner.invoke(app, words).exit_code == 0
+    refused = run(socket, "delete", "data")
+    assert "has it or waits for it" in str(refused.exception)
+    assert "will be deleted" not in refused.output
+    assert "has it" in str(run(socket, "rename", "data", "new").exception)
