@@ -16,9 +16,12 @@ import pytest
 import urllib3
 
 from gpuctl.edges import ports
+from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.ssh_keys import pair
+from gpuctl.reservations.agent import NotReady
 from gpuctl.reservations.serve import stored
-from gpuctl.workflows.reservations_disk_objects import claim
+from gpuctl.workflows.reservations_disk_objects import SNAPSHOT_API, claim, claim_name
+from gpuctl.workflows.reservations_disks import ClusterDisks
 from gpuctl.workflows.reservations_pod_objects import Sizes
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
@@ -216,6 +219,50 @@ def test_disks_are_made_renamed_and_deleted_by_their_owner_and_a_clone_says_why_
     assert site.run("reservations", "disk", "delete", "models", "--yes").code == 0
     site.until(lambda: "models" not in disks())
     assert "root/scratch" not in claims()
+
+
+def test_a_real_api_takes_the_copies_of_disks_with_the_rights_of_the_service(site: Site) -> None:
+    """Without a storage driver: what it would make of the claims is not tested."""
+    plane, driver = site.plane, "rook-ceph.rbd.csi.ceph.com"
+    of_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "ceph"}}
+    plane.apply({**of_class, "provisioner": driver})
+    cluster = kube.connect("lab", NAMESPACE, [site.gpuctl.home / "kubeconfig"])
+    disks = ClusterDisks(cluster, "service-of-a-test", "1Gi", "ceph")
+    disks.make("root/source", "root")
+    copies = {"root/by-clone": "PersistentVolumeClaim", "root/by-snapshot": "VolumeSnapshot"}
+    with pytest.raises(NotReady, match="is Pending"):
+        disks.copy("root/by-clone", "root", "root/source")
+    group = "snapshot.storage.k8s.io"
+    for kind, plural in (("VolumeSnapshot", "volumesnapshots"), ("VolumeSnapshotClass", "volumesnapshotclasses")):
+        definition = lab.crd(group, "v1", kind, plural, kind == "VolumeSnapshot")
+        definition["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, of a test"}
+        plane.apply(definition)
+        lab.wait_for(lambda plural=plural: plane.serves(f"{group}/v1", plural))
+    plane.apply(
+        {"apiVersion": SNAPSHOT_API, "kind": "VolumeSnapshotClass", "metadata": {"name": "s"}, "driver": driver}
+    )
+    with pytest.raises(NotReady, match="is being taken"):
+        disks.copy("root/by-snapshot", "root", "root/source")
+    [taken] = plane.api("GET", f"/apis/{group}/v1/namespaces/{NAMESPACE}/volumesnapshots")["items"]
+    at = f"/apis/{group}/v1/namespaces/{NAMESPACE}/volumesnapshots/{taken['metadata']['name']}"
+    plane.api("PATCH", at, {"status": {"readyToUse": True}})
+    with pytest.raises(NotReady, match="is Pending"):
+        disks.copy("root/by-snapshot", "root", "root/source")
+    for volume, kind in copies.items():
+        claim_of = plane.api("GET", f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{claim_name(volume)}")
+        assert claim_of["spec"]["dataSource"]["kind"] == kind
+    assert {volume.id for volume in disks.volumes()} == {"root/source", *copies}
+    for volume in ("root/source", *copies):
+        lab.wait_for(lambda volume=volume: _is_deleted(disks, volume))
+    assert (disks.volumes(), plane.api("GET", at.rpartition("/")[0])["items"]) == ([], [])
+
+
+def _is_deleted(disks: ClusterDisks, volume: str) -> bool:
+    try:
+        disks.delete(volume)
+    except NotReady:
+        return False
+    return True
 
 
 def _an_added_person_logs_in(site: Site, id_: str) -> None:
