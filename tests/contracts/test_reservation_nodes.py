@@ -7,7 +7,8 @@ import pwd
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def root(tmp_path: Path) -> Path:
 def node(factory: NodeFactory, root: Path) -> Callable[[], VisitedNode]:
     """Starts the node, and starts it again."""
     return lambda: factory(root, 4)
+
+
+@pytest.fixture
+def games_is_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no accounts of people: one of a daemon stands in for them."""
+    monkeypatch.setattr(gpu_sessions, "is_addable", lambda uid: uid == GAMES)
 
 
 def order(kind: OrderKind, fence: int, id_: str = "r1", gpus: tuple[int, ...] = (0, 1)) -> Order:
@@ -85,10 +92,24 @@ def test_a_session_gives_gpus_and_variables_to_its_account_and_takes_them_back(
     assert not (root / "etc/profile.d/gpuctl-reservations.sh").exists()
 
 
+@contextmanager
+def opened(device: str, uid: int) -> Iterator[subprocess.Popen[str]]:
+    """A program of an account that has a device open."""
+    code = f"import os, sys; gpu = open({device!r}); os.setuid({uid}); print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-SIc", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        yield program
+        program.stdin.close()
+
+
 def give(fence: int, *people: str, id_: str = "r1", attempt: int = 1) -> Order:
     return Order(OrderKind.ACCESS, "gpu-1", fence, id_, attempt, (0, 1), people=people)
 
 
+@pytest.mark.usefixtures("games_is_a_person")
 def test_added_people_have_the_gpus_and_variables_until_the_session_ends(
     node: Callable[[], VisitedNode], root: Path
 ) -> None:
@@ -109,6 +130,7 @@ def test_added_people_have_the_gpus_and_variables_until_the_session_ends(
     assert (access(root, 4), script.exists()) == ([[], [], [], []], False)
 
 
+@pytest.mark.usefixtures("games_is_a_person")
 def test_people_without_an_account_are_named_and_the_others_get_access(
     node: Callable[[], VisitedNode], root: Path
 ) -> None:
@@ -117,6 +139,38 @@ def test_people_without_an_account_are_named_and_the_others_get_access(
     with pytest.raises(NotObeyed, match="there is no account 4242"):
         agent.obey(give(1, "4242", "games"), ACCOUNT)
     assert access(root, 4)[0] == sorted([UID, GAMES])
+
+
+@pytest.mark.parametrize("person", ["root", "games", "nobody"])
+def test_root_and_daemons_are_not_added_so_that_their_programs_go_on(
+    node: Callable[[], VisitedNode], root: Path, person: str
+) -> None:
+    agent, device = node(), str(root / "dev/nvidia1")
+    uid = pwd.getpwnam(person).pw_uid
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    with pytest.raises(NotObeyed, match=f"no account {person} of a person: it is one of root or of a daemon"):
+        agent.obey(give(1, person), ACCOUNT)
+    assert access(root, 4)[0] == [UID]
+    with opened(device, uid) as program:
+        agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
+        assert program.poll() is None
+
+
+@pytest.mark.usefixtures("games_is_a_person")
+def test_an_added_person_has_the_variables_and_programs_of_their_sessions_as_before(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent, script = node(), root / "run/gpuctl-reservations/games.sh"
+    agent.obey(order(OrderKind.PREPARE, 1, "r2", (3,)), "games", {"CUDA_VISIBLE_DEVICES": "GPU-d", "NODE_RANK": "1"})
+    before = script.read_text()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})
+    agent.obey(give(1, "games"), ACCOUNT)
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+    assert script.read_text() == before
+    with opened(str(root / "dev/nvidia3"), GAMES) as program:
+        agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
+        assert program.poll() is None
+    assert (access(root, 4)[3], script.read_text()) == ([GAMES], before)
 
 
 def test_a_session_that_does_not_exist_is_given_to_nobody(node: Callable[[], VisitedNode], root: Path) -> None:
@@ -128,6 +182,7 @@ def test_a_session_that_does_not_exist_is_given_to_nobody(node: Callable[[], Vis
     assert access(root, 4)[0] == [UID]
 
 
+@pytest.mark.usefixtures("games_is_a_person")
 @pytest.mark.parametrize("last", [order(OrderKind.CLEAR, 2), give(2)])
 def test_a_program_of_an_added_person_ends_with_the_access(
     node: Callable[[], VisitedNode], root: Path, last: Order

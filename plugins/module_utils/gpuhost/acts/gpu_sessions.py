@@ -32,6 +32,7 @@ ACL = "system.posix_acl_access"
 END_S = 10.0  # between SIGTERM and SIGKILL
 KILL_S = 5.0  # after SIGKILL
 MOST_OPEN = 8  # texts in an answer
+NOBODY = 65534  # uid of what belongs to nobody, such as files of another machine
 PEOPLE = 1000  # first uid of people; daemons such as nvidia-persistenced have lower ones, and no login shell
 LOCK_S = 20.0  # for an earlier visit that still ends programs
 _ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
@@ -186,7 +187,9 @@ class _Book:
     def _write_variables(self, live: Mapping[str, Mapping[str, Any]]) -> None:
         texts: dict[str, str] = {}
         for person in {person for entry in live.values() for person in _people_of(entry)}:
-            entries = [entry for entry in live.values() if person in _people_of(entry)]
+            # Whoever adds somebody does not change the variables of that one's sessions.
+            entries = [entry for entry in live.values() if person == entry.get("person")]
+            entries = entries or [entry for entry in live.values() if person in _people_of(entry)]
             texts[f"{FOLDER}/{person}.sh"] = _script(entries)
         for path in self.host.glob(f"{FOLDER}/*.sh"):
             if path not in texts:
@@ -249,7 +252,7 @@ def _access(book: _Book, request: Mapping[str, Any]) -> None:
         raise Refused(f"it has no session {id_} of this attempt")
     for person in request["people"]:
         try:
-            uids[person] = _uid(person)
+            uids[person] = _addable_uid(person)
         except Refused as refusal:
             missing.append(str(refusal))
     over = {uid for person, uid in (entry.get("people") or {}).items() if person not in uids} - {entry["uid"]}
@@ -362,6 +365,11 @@ def _is_person(uid: int) -> bool:
         return True
 
 
+def is_addable(uid: int) -> bool:
+    """True for an account of a person: programs of root and of daemons must not end with a session."""
+    return uid != NOBODY and _is_person(uid)
+
+
 def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -397,6 +405,13 @@ def _uid(person: str) -> int:
         return pwd.getpwnam(person).pw_uid
     except KeyError:
         raise Refused(f"there is no account {person}") from None
+
+
+def _addable_uid(person: str) -> int:
+    uid = _uid(person)
+    if not is_addable(uid):
+        raise Refused(f"there is no account {person} of a person: it is one of root or of a daemon")
+    return uid
 
 
 def _warn(host: Host, person: str, text: str) -> int:

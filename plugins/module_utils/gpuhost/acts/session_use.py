@@ -30,7 +30,11 @@ def read(host: Host, sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, An
             "session": row["session"],
             "gpu_percent": _busiest([percents.get(minor) for minor in row["devices"]]),
             "connections": _sum(
-                [_of_person(connections, person) for person in (row["person"], *row.get("people", ()))]
+                [
+                    _of_person(connections, row["person"], None),
+                    # Who has no account here cannot be logged in; it must not make the use of a session unknown.
+                    *(_of_person(connections, person, 0) for person in row.get("people", ())),
+                ]
             ),
         }
         for row in sessions
@@ -94,8 +98,8 @@ def _command(process: str) -> str:
         return stream.read().rstrip("\n")
 
 
-def _of_person(connections: Mapping[int, int] | None, person: str) -> int | None:
+def _of_person(connections: Mapping[int, int] | None, person: str, without_account: int | None) -> int | None:
     try:
         return None if connections is None else connections.get(pwd.getpwnam(person).pw_uid, 0)
     except KeyError:
-        return None
+        return without_account
