@@ -22,7 +22,7 @@ from gpuctl.core.paths import private
 from gpuctl.edges import metrics_server, unix_socket
 from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.edges.public_keys import github_user
-from gpuctl.engine import gpuhost_gpus, gpuhost_host
+from gpuctl.engine import gpu_sessions, gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import DiskAgent, NodeAgent
 from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
@@ -34,6 +34,7 @@ STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
 DOING = "serve reservations"
 PASS_S, SOON_S = 10, 2  # between two passes; while a node has not ended with an order
+END_S = 1  # for the end of a thread; one that waits for GitHub is left, and ends with the process
 MOST_TUNNELS = 32  # of a person
 TUNNEL = "tunnel"  # the call after which the connection leads to the sshd of a session
 UNIT = """\
@@ -135,14 +136,47 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
 
         def step() -> int:
             service.pass_once()
+            keys.check()
             return SOON_S if service.waiting or service.disks.waiting else PASS_S
 
         public = options.web is not None and not metrics_server.is_loopback(options.web[0])
         page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)
         serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
-        with serving, unix_socket.serving(options.socket, answer):
+        keys = _Repeated(service.refresh_keys)
+        with serving, unix_socket.serving(options.socket, answer), keys.running():
             yield step
         store.close()
+
+
+class _Repeated:
+    """A thread that does a thing each `PASS_S`, while others go on. `check`: raises the error that has ended it."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do, self._ended = do, threading.Event()
+        self._error: Exception | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(END_S)
+
+    def _run(self) -> None:
+        while not self._ended.wait(PASS_S):
+            try:
+                self._do()
+            except Exception as error:  # noqa: BLE001 - `check` raises it in the thread that matters
+                self._error = error
+                return
+
+    def check(self) -> None:
+        """Raise the error that has ended the thread, if one has."""
+        if self._error is not None:
+            raise self._error
 
 
 class _Tunnels:
@@ -255,11 +289,11 @@ def caller_of(uid: int, gid: int, admins: tuple[str, ...]) -> Caller:
 
 
 def has_account(person: str) -> bool:
+    """True if there is an account of this name, of a person who can be added: not of root, and not of a daemon."""
     try:
-        pwd.getpwnam(person)
+        return gpu_sessions.is_addable(pwd.getpwnam(person).pw_uid)
     except KeyError:
         return False
-    return True
 
 
 def this_host(root: Path, gpu_type: str | None) -> Node:

@@ -25,12 +25,12 @@ from gpuctl.reservations.fan_out import attempt, on_all
 from gpuctl.reservations.github_keys import GithubSource, ReadUser
 from gpuctl.reservations.pod_calls import PodCalls
 from gpuctl.reservations.rules import access, commands, expiry, gang, plan, reconcile, reports, requests
-from gpuctl.reservations.rules.access import AddUser
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.disks import DISK_COMMANDS
 from gpuctl.reservations.rules.forecast import Wait, forecast
-from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
+from gpuctl.reservations.rules.model import Book, Caller, GithubKeys, Node, NodeState, Receipt, Reservation, State
 from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import Request
@@ -41,7 +41,7 @@ from gpuctl.reservations.warnings import Warnings
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
 COMMANDS: Mapping[str, type[Command]] = {
-    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, *DISK_COMMANDS)
+    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, RemoveUser, *DISK_COMMANDS)
 }
 REREAD_S = 60  # between two readings of nodes in doubt
 Built = TypeVar("Built")
@@ -125,7 +125,7 @@ class Service:
         nothing_left(content)
         with self._lock:
             is_known = self.store.receipt(commands.receipt_key(caller, key)) is not None  # it has its answer already
-        command = command if is_known else self._resolved(command)
+        command = command if is_known else self._resolved(caller, key, command)
         with self._turn():
             receipt = self._handle(Message(command, caller, key))
             if not receipt.accepted:
@@ -141,25 +141,30 @@ class Service:
         with self._lock:
             return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
 
-    def _resolved(self, command: Command) -> Command:
-        """The command with the keys of the users of GitHub that it names; `InvalidInput` for people without an account.
+    def _resolved(self, caller: Caller, key: str, command: Command) -> Command:
+        """The command with the keys of the users of GitHub that it names; `GpuctlError` if it is refused before that.
 
-        GitHub is asked without the lock of decisions.
+        GitHub is asked without the lock of decisions, and only for a command that is accepted if it answers.
         """
-        if isinstance(command, AddUser):
-            doing, people, github = f"add {command.person!r} to a reservation", [command.person], command.github.split()
-        elif isinstance(command, Submit):
-            doing, pairs = requests.DOING, access.pairs(command.request.users)
-            people = [person for person, _ in pairs]
-            github = [*command.request.github.split(), *(login for _, login in pairs if login)]
-        else:
+        if not isinstance(command, AddUser | Submit):
             return command
-        for person in people:
-            access.check_account(person, doing)
-            if not self._has_account(person):
-                hint = "they log in to this machine once, or an admin makes the account"
-                raise InvalidInput(doing, f"there is no account {person} on this machine", hint)
-        return replace(command, resolved=self.github.resolve(github, doing)) if github else command
+        doing, people, github = _named(command)
+        try:
+            for person in people:
+                access.check_account(person, doing)
+                if not self._has_account(person):
+                    wrong = f"there is no account {person} on this machine, or it is one of root or of a daemon"
+                    hint = "they log in to this machine once, or an admin makes the account"
+                    raise InvalidInput(doing, wrong, hint)
+            if not github:
+                return command
+            access.check_github(github, doing)
+            commands.check(self._load(), Message(_with_standins(command, github), caller, key), self.clock())
+            return replace(command, resolved=self.github.resolve(github, doing, caller.person))
+        except GpuctlError as error:
+            action, subject, reason = commands.refusal(command), commands.subject(command, caller), str(error)
+            self._decide_alone(caller.person, lambda draft: draft.note(action, subject, reason))
+            raise
 
     def _load(self) -> Book:
         with self._lock:
@@ -273,7 +278,6 @@ class Service:
                 tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
             self._send(tasks)
         self.disks.step()
-        self.github.refresh(self._load, self._decide_alone)
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
@@ -283,6 +287,10 @@ class Service:
             for record in records:
                 self._decide("expiry", record)
         self._advance()
+
+    def refresh_keys(self) -> None:
+        """Read keys of GitHub again where that is due; no part of a pass, which does not wait for GitHub."""
+        self.github.refresh(self._load, self._decide_alone)
 
     def _sample(self) -> None:
         """Read the use of sessions while calls are answered, where that is due."""
@@ -504,6 +512,20 @@ _CALLS_OF_NODES: dict[str, Call] = {
     "login": lambda service, caller, content: service.pods.login(caller, content),
     "logs": lambda service, caller, content: service.pods.logs(caller, content),
 }
+
+
+def _named(command: AddUser | Submit) -> tuple[str, list[str], list[str]]:
+    """The purpose of a command in messages, the people whom it adds, and its users of GitHub."""
+    if isinstance(command, AddUser):
+        return f"add {command.person!r} to a reservation", [command.person], command.github.split()
+    pairs = access.pairs(command.request.users)
+    github = [*command.request.github.split(), *(login for _, login in pairs if login)]
+    return requests.DOING, [person for person, _ in pairs], github
+
+
+def _with_standins(command: AddUser | Submit, github: Sequence[str]) -> Command:
+    """The command as if GitHub had answered, for a check that decides nothing."""
+    return replace(command, resolved=tuple(GithubKeys(login.casefold(), 0, "stand-in") for login in github))
 
 
 def _pod_values(row: Reservation, name: str, book: Book) -> PodValues:

@@ -8,15 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain import public_keys
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.model import AddedUser, Book, Caller, GithubKeys, Reservation, State
+from gpuctl.reservations.rules.requests import MOST_KEYS
 
 MOST_USERS = 20  # beside the owner
 MOST_GITHUB = 10  # users of GitHub in one command
+# Public keys in characters. A Secret has the keys of a session, and at most 1 MiB: those of GitHub, which their users
+# can add to at any time, must not fill it, or nobody could take a key away any more.
+MOST_NAMED = 100_000  # of a session, without those of GitHub
+MOST_GITHUB_OF_SESSION = 30
 ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}")
 _OPEN = (State.QUEUED, State.PREPARING, State.ACTIVE)
 
@@ -33,6 +39,14 @@ class AddUser:
     keys: str = ""
     github: str = ""
     resolved: tuple[GithubKeys, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoveUser:
+    """`person`: who has the access no longer; "" for the caller."""
+
+    reservation: str
+    person: str = ""
 
 
 def add_user(draft: Draft, command: AddUser, caller: Caller, _: str) -> tuple[str, str]:
@@ -54,8 +68,28 @@ def add_user(draft: Draft, command: AddUser, caller: Caller, _: str) -> tuple[st
     if len(others) < len(reservation.users) and user in reservation.users:
         return reservation.id, f"{user.person} has access already"
     _check_number((*others, user), reservation.person, doing)
-    changed(draft, replace(reservation, users=(*others, user)), "add user", f"{user.person}: {_by(user)}")
+    after = replace(reservation, users=(*others, user))
+    check_size(after, doing)
+    changed(draft, after, "add user", f"{user.person}: {_by(user)}")
     return reservation.id, f"{user.person} gets access"
+
+
+def remove_user(draft: Draft, command: RemoveUser, caller: Caller, _: str) -> tuple[str, str]:
+    """The owner removes anybody who was added, and everybody themselves: nobody has to stay in a session of others."""
+    person = command.person or caller.person
+    doing = f"remove {person!r} from reservation {command.reservation}"
+    reservation = draft.book.reservations.get(command.reservation)
+    if reservation is None:
+        raise InvalidInput(doing, "no live reservation has this id", "`gpuctl reservations list` shows yours")
+    if caller.person not in (reservation.person, person):
+        raise InvalidInput(doing, f"it belongs to {reservation.person}, and you are {caller.person}", "ask its owner")
+    if reservation.state not in _OPEN:
+        raise InvalidInput(doing, f"it is {reservation.state}", "the access ends with it")
+    left = tuple(user for user in reservation.users if user.person != person)
+    if len(left) == len(reservation.users):
+        raise InvalidInput(doing, f"{person} was not added to it", f"it has {named(reservation.people)}")
+    changed(draft, replace(reservation, users=left), "remove user", person)
+    return reservation.id, f"{person} has no access any more"
 
 
 def users_of(text: str, github: Sequence[GithubKeys], owner: str, doing: str, *, pods: bool) -> tuple[AddedUser, ...]:
@@ -100,6 +134,8 @@ def resolved(logins: Sequence[str], github: Sequence[GithubKeys], doing: str) ->
 
 def parse_keys(text: str, origin: str, doing: str) -> str:
     """Public keys, each line rebuilt from its type and its base64."""
+    if len(text) > MOST_KEYS:
+        raise InvalidInput(doing, f"the public keys have more than {MOST_KEYS} characters", "name fewer with --key")
     return public_keys.text(public_keys.parse(text, origin, doing))
 
 
@@ -119,6 +155,15 @@ def github_of(reservation: Reservation) -> list[GithubKeys]:
     return [*reservation.github, *(one for user in reservation.users for one in user.github)]
 
 
+def check_size(reservation: Reservation, doing: str) -> None:
+    """`InvalidInput` for more keys than a session can have."""
+    if (number := len({one.login for one in github_of(reservation)})) > MOST_GITHUB_OF_SESSION:
+        hint = f"name at most {MOST_GITHUB_OF_SESSION} for a session"
+        raise InvalidInput(doing, f"it would have the keys of {number} users of GitHub", hint)
+    if len(reservation.keys) + sum(len(user.keys) for user in reservation.users) > MOST_NAMED:
+        raise InvalidInput(doing, f"its keys would have more than {MOST_NAMED} characters", "name fewer with --key")
+
+
 def changed(draft: Draft, reservation: Reservation, action: str, reason: str) -> None:
     """Write a reservation whose people or keys are others now: each of its nodes gets an order."""
     nodes = tuple(slot.node for slot in reservation.slots)
@@ -131,20 +176,28 @@ def logins(book: Book) -> set[str]:
     return {one.login for row in book.reservations.values() for one in github_of(row)}
 
 
-def refresh(draft: Draft, fresh: Mapping[str, GithubKeys | None]) -> None:
-    """Take what GitHub answers now by login: None if it has no such user. Who lost a key loses the access."""
+def refresh(
+    draft: Draft, fresh: Mapping[str, GithubKeys | None], reasons: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Take what GitHub answers now by login: None if it has no such user. Who lost a key loses the access.
+
+    `reasons`: why none of the keys of a user is taken, "" if they are.
+    """
     for row in list(draft.book.reservations.values()):
         if row.state not in _OPEN:
             continue
         notes = list[str]()
-        github = _refreshed(row.github, fresh, notes)
-        users = tuple(replace(user, github=_refreshed(user.github, fresh, notes)) for user in row.users)
+        github = _refreshed(row.github, fresh, reasons, notes)
+        users = tuple(replace(user, github=_refreshed(user.github, fresh, reasons, notes)) for user in row.users)
         if (github, users) != (row.github, row.users):
             changed(draft, replace(row, github=github, users=users), "change keys", "; ".join(dict.fromkeys(notes)))
 
 
 def _refreshed(
-    github: Sequence[GithubKeys], fresh: Mapping[str, GithubKeys | None], notes: list[str]
+    github: Sequence[GithubKeys],
+    fresh: Mapping[str, GithubKeys | None],
+    reasons: Mapping[str, str],
+    notes: list[str],
 ) -> tuple[GithubKeys, ...]:
     result = []
     for known in github:
@@ -155,7 +208,7 @@ def _refreshed(
         elif now.id != known.id:
             now, reason = replace(known, keys=""), f"the GitHub user {known.login} is somebody else now (id {now.id})"
         else:
-            reason = f"GitHub has other keys of {known.login}"
+            reason = reasons.get(known.login) or f"GitHub has other keys of {known.login}"
         if now != known:
             notes.append(reason)
         result.append(now)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain import public_keys
 from gpuctl.reservations.rules import access, disks, requests
-from gpuctl.reservations.rules.access import AddUser
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.decision import Decision, Draft
 from gpuctl.reservations.rules.disks import DISK_COMMANDS, CloneDisk, CreateDisk, DeleteDisk, DiskCommand, RenameDisk
 from gpuctl.reservations.rules.model import HOUR, Book, Caller, GithubKeys, Receipt, Reservation, State
@@ -59,7 +59,7 @@ class Keep:
     seconds: int
 
 
-Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | AddUser | DiskCommand
+Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | AddUser | RemoveUser | DiskCommand
 
 
 def fingerprint(command: Command) -> str:
@@ -112,16 +112,28 @@ def handle(book: Book, message: Message, now: int, previous: Receipt | None) -> 
     answer = Receipt(receipt_key(caller, key), digest, draft.now, accepted=True, reservation="", message="")
     try:
         reservation, text = _HANDLERS[type(command)](draft, command, caller, key)
-    except InvalidInput as refusal:
-        answer = replace(answer, accepted=False, message=str(refusal), hint=refusal.hint)
+    except InvalidInput as error:
+        answer = replace(answer, accepted=False, message=str(error), hint=error.hint)
         draft = Draft(book, now, caller.person)
-        draft.note(f"refuse {type(command).__name__.lower()}", _subject(command, caller), str(refusal))
+        draft.note(refusal(command), subject(command, caller), str(error))
         return draft.decision(answer), answer
     answer = replace(answer, reservation=reservation, message=text)
     return draft.decision(answer), answer
 
 
-def _subject(command: Command, caller: Caller) -> str:
+def check(book: Book, message: Message, now: int) -> None:
+    """`InvalidInput` if a command is refused on this snapshot; nothing is decided."""
+    draft = Draft(book, now, message.caller.person)
+    _HANDLERS[type(message.command)](draft, message.command, message.caller, message.key)
+
+
+def refusal(command: Command) -> str:
+    """Action of a refused command in the audit."""
+    return f"refuse {type(command).__name__.lower()}"
+
+
+def subject(command: Command, caller: Caller) -> str:
+    """Subject of a command in the audit."""
     if isinstance(command, DISK_COMMANDS):
         return command.disk if "/" in command.disk else f"{caller.person}/{command.disk}"
     return getattr(command, "reservation", "")
@@ -158,6 +170,7 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         access=int(bool(users)),
     )
     _check_any_key(draft, new)
+    access.check_size(new, requests.DOING)
     draft.move(new, Event.ACCEPT, "within the limits")
     if users:
         draft.note("add user", new.id, ", ".join(new.people[1:]))
@@ -277,6 +290,7 @@ _HANDLERS: dict[type[Command], Handler] = {
     Edit: _edit,
     Keep: _keep,
     AddUser: access.add_user,
+    RemoveUser: access.remove_user,
     CreateDisk: disks.create,
     CloneDisk: disks.clone,
     RenameDisk: disks.rename,

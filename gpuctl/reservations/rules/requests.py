@@ -41,7 +41,7 @@ ALIASES: Mapping[str, str] = {
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}")
-MOST_KEYS = 20_000  # characters of the public keys of a request
+MOST_KEYS = 20_000  # characters of the public keys of a command, and of a user of GitHub
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import pytest
 
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.rules import access, reports
-from gpuctl.reservations.rules.access import AddUser
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.commands import Cancel, Command, Extend, Submit
 from gpuctl.reservations.rules.model import Caller, GithubKeys, NodeState
 from gpuctl.reservations.rules.reports import OrderKind
 from gpuctl.reservations.rules.requests import Request
-from tests.rig.reservations.books import BOB, ROOT, Desk, book
+from tests.rig.reservations.books import ADA, BOB, ROOT, Desk, book
 
 KEY, OTHER = (pair()[1] for _ in range(2))
 OF_ADA = GithubKeys("ada", 7, f"{KEY} github:ada\n")
@@ -206,3 +206,44 @@ def test_a_name_that_is_gone_or_somebody_elses_loses_its_access_for_good(now: Gi
     assert desk[id_].github == (GithubKeys("ada", 7, ""),)
     desk.decide(access.refresh, {"ada": now})
     assert desk.actions.count("change keys") == 1
+
+
+@pytest.mark.parametrize(("command", "caller"), [("bob", ADA), ("bob", BOB), ("", BOB)])
+def test_an_added_person_leaves_or_is_removed_by_the_owner(command: str, caller: Caller) -> None:
+    desk = Desk(book())
+    id_ = desk.start(8)
+    desk.send(AddUser(id_, "bob"))
+    answer = desk.send(RemoveUser(id_, command), caller)
+    assert answer.message == "bob has no access any more"
+    assert (desk[id_].users, desk.actions[-1]) == ((), "remove user")
+    assert access_orders(desk) == [("gpu-1", 2, ())]
+
+
+def test_nobody_else_is_removed() -> None:
+    desk = Desk(book())
+    id_ = desk.start(8)
+    desk.send(AddUser(id_, "bob"))
+    desk.send(AddUser(id_, "cy"))
+    for command, caller, wrong in (
+        (RemoveUser(id_, "cy"), BOB, "it belongs to ada, and you are bob"),
+        (RemoveUser(id_, "bob"), ROOT, "it belongs to ada, and you are root"),
+        (RemoveUser(id_, "ada"), ADA, "ada was not added to it"),
+        (RemoveUser(id_, "eve"), ADA, "eve was not added to it"),
+        (RemoveUser("r-none"), BOB, "no live reservation"),
+    ):
+        assert wrong in desk.send(command, caller).message
+    assert desk[id_].people == ("ada", "bob", "cy")
+
+
+def test_an_added_person_cannot_make_the_keys_of_a_session_too_large() -> None:
+    desk = pods()
+    id_ = desk.start(8, keys=KEY)
+    assert "more than 20000 characters" in desk.send(AddUser(id_, "bob", "#" * 20_001)).message
+    many = tuple(GithubKeys(f"u{number}", number, KEY) for number in range(access.MOST_GITHUB_OF_SESSION + 1))
+    for number in range(3):
+        some = many[10 * number : 10 * number + 10]
+        assert desk.send(AddUser(id_, f"p{number}", "", " ".join(one.login for one in some), some)).accepted
+    last = many[-1]
+    assert "keys of 31 users of GitHub" in desk.send(AddUser(id_, "bob", "", last.login, (last,))).message
+    desk.change(id_, keys="#" * (access.MOST_NAMED - 50))
+    assert f"more than {access.MOST_NAMED} characters" in desk.send(AddUser(id_, "bob", OTHER)).message
