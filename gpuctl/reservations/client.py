@@ -13,7 +13,7 @@ from gpuctl.core.text import named
 from gpuctl.edges import unix_socket
 from gpuctl.reservations.agent import PodLogin
 from gpuctl.reservations.rules import requests
-from gpuctl.reservations.rules.access import AddUser
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
 from gpuctl.reservations.rules.disks import DiskCommand
 from gpuctl.reservations.rules.model import Limits
@@ -54,7 +54,7 @@ class Client:
         """The caller's disks, and why their sizes are unknown, "" if they are not."""
         return self._call({"do": "disks"})
 
-    def send(self, command: Cancel | Extend | Edit | Keep | AddUser | DiskCommand) -> Plain:
+    def send(self, command: Cancel | Extend | Edit | Keep | AddUser | RemoveUser | DiskCommand) -> Plain:
         content = {name: value for name, value in asdict(command).items() if name != "resolved"}
         return self._act({"do": type(command).__name__.lower(), "command": content})
 
@@ -82,16 +82,13 @@ class Client:
     ) -> Plain:
         """The live reservation with this id or name, or the caller's only one. `choose`: takes one of the caller's.
 
-        `shared`: those to which somebody has added the caller count, too; their logins are those of the caller.
+        `shared`: those to which somebody has added the caller count, too; their logins are those of the caller. Without
+        an id they count only if the caller has none: nobody makes the commands of others ambiguous.
         """
         state = self.state()
         if shared:
             state = {**state, "reservations": [_for(row, state["person"]) for row in state["reservations"]]}
-        mine = [
-            row
-            for row in state["reservations"]
-            if row["person"] == state["person"] or (shared and state["person"] in row.get("users", ()))
-        ]
+        mine = _reachable(state, shared=shared, only_own_if_any=id_ is None)
         rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
         if id_ and not rows:  # somebody else's: an admin may change it, others may see it
             rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])]
@@ -127,6 +124,14 @@ def _for(row: Plain, person: str) -> Plain:
         return row
     logins = [{**login, "user": None if login.get("pod") else person} for login in row["logins"]]
     return {**row, "logins": logins}
+
+
+def _reachable(state: Plain, *, shared: bool, only_own_if_any: bool) -> list[Plain]:
+    """Reservations of the caller, and with `shared` those to which somebody has added the caller."""
+    own = [row for row in state["reservations"] if row["person"] == state["person"]]
+    if not shared or (own and only_own_if_any):
+        return own
+    return [row for row in state["reservations"] if row in own or state["person"] in row.get("users", ())]
 
 
 def _checked(answer: Any) -> Plain:

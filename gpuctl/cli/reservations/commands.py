@@ -168,6 +168,35 @@ def add_user_(
     _result(client.send(AddUser(row["id"], name, keys, " ".join(github))), form)
 
 
+@click.command(name="remove-user")
+@click.argument("id_", metavar="ID")
+@click.argument("name", metavar="NAME")
+@options.output
+@socket_option
+def remove_user_(id_: str, name: str, form: Output, socket: Path) -> None:
+    """Take the access to your reservation from NAME, whom you have added."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.access import RemoveUser
+
+    client = Client(socket)
+    row = client.mine(id_, "remove somebody from a reservation")
+    _result(client.send(RemoveUser(row["id"], name)), form)
+
+
+@click.command(name="leave")
+@click.argument("id_", metavar="ID")
+@options.output
+@socket_option
+def leave_(id_: str, form: Output, socket: Path) -> None:
+    """Give up your access to somebody else's reservation, to which its owner has added you."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.access import RemoveUser
+
+    client = Client(socket)
+    row = client.mine(id_, "leave a reservation", shared=True)
+    _result(client.send(RemoveUser(row["id"])), form)
+
+
 @click.command(name="cancel")
 @id_argument
 @options.output

@@ -8,7 +8,7 @@ from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
     *("add-user", "availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
-    *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
+    *("leave", "list", "logs", "queue", "remove-user", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
 _MEMBERS["disk"] = "gpuctl.cli.reservations.disk:disk"

@@ -252,6 +252,27 @@ def test_the_owner_adds_somebody_to_a_session_that_runs(site: Site) -> None:
     assert "is not NAME or NAME=GITHUB" in str(twice.exception)
 
 
+def test_who_is_added_reaches_their_sessions_as_before_and_can_leave(site: Site) -> None:
+    id_ = site.json("reserve", "--gpus", "2", "--hours", "1", "--add-user", "bob")["id"]
+    site.caller = BOB
+    assert site.json("reservations", "show")["id"] == id_  # the only one that bob can reach
+    mine = site.json("reserve", "--gpus", "1", "--hours", "1")["id"]
+    assert site.json("reservations", "show")["id"] == mine
+    assert site.json("reservations", "show", id_)["id"] == id_
+    left = site.run("reservations", "leave", id_)
+    assert left.output.splitlines()[0] == "bob has no access any more"
+    again = site.run("reservations", "leave", id_)
+    assert "bob was not added to it" in str(again.exception)
+    site.caller = ADA
+    assert site.json("reservations", "show", id_)["users"] == []
+    site.run("reservations", "add-user", id_, "cy")
+    assert site.run("reservations", "remove-user", id_, "cy").output.splitlines()[0] == "cy has no access any more"
+    assert [one["reason"] for one in site.json("reservations", "history", id_) if one["action"] == "remove user"] == [
+        "cy",
+        "bob",
+    ]
+
+
 @pytest.mark.parametrize(("text", "mode", "wrong"), [("abc", 0o644, "other accounts"), ("a b", 0o600, "one word")])
 def test_a_token_that_others_read_or_that_is_none_is_refused(
     site: Site, tmp_path: Path, text: str, mode: int, wrong: str
