@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.disks import Volume
 from gpuctl.reservations.rules.model import Book, Caller, Disk, DiskState
 
+SOON_S = 300  # a step that lasts longer is no reason for passes that follow each other closely
 Decide = Callable[[str, Callable[[Draft], object]], object]
 
 
@@ -21,15 +23,22 @@ class DiskWork:
     """Carries out what the states of disks demand. `agent`: None where sessions have no disks.
 
     `load`: a snapshot. `decide`: commits a decision of an actor. One thread at a time works; others return at once, and
-    their work is done in the next pass.
+    their work is done in the next pass. `clock`: seconds.
     """
 
-    def __init__(self, agent: DiskAgent | None, load: Callable[[], Book], decide: Decide) -> None:
-        self._agent, self._load, self._decide = agent, load, decide
+    def __init__(
+        self,
+        agent: DiskAgent | None,
+        load: Callable[[], Book],
+        decide: Decide,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._agent, self._load, self._decide, self._clock = agent, load, decide, clock
         self._working = threading.Lock()
         self._volumes: dict[str, Volume] | None = None  # by their ids, as they were read last
         self.silence = ""  # why the volumes could not be read the last time
-        self.waiting = False  # a step lasts
+        self._lasts_since: dict[tuple[str, DiskState], float] = {}  # steps that last
+        self.waiting = False  # a step lasts, and may end soon
 
     def step(self) -> None:
         """Compare disks with volumes, then take one step for each volume that has to change."""
@@ -52,7 +61,7 @@ class DiskWork:
         self._decide("reconciler", partial(disks.compare, volumes=volumes))
 
     def _change(self, agent: DiskAgent) -> None:
-        self.waiting = False
+        lasts_since, self._lasts_since = self._lasts_since, {}
         for disk in [one for one in self._load().disks.values() if one.state in disks.WORK]:
             waits = ""
             try:
@@ -63,10 +72,13 @@ class DiskWork:
                 else:
                     agent.delete(disk.volume_id)
             except NotReady as error:
-                self.waiting, waits = True, str(error)
+                waits, step = str(error), (disk.volume_id, disk.state)
+                self._lasts_since[step] = lasts_since.get(step, self._clock())
             except (OSError, NotObeyed) as error:
                 waits = str(error) or "no answer"
             self._decide("disks", partial(disks.report, name=disk.name, volume=disk.volume_id, waits=waits))
+        now = self._clock()
+        self.waiting = any(now - since < SOON_S for since in self._lasts_since.values())
 
     def rows(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Answer to the call for the caller's disks; sizes and claims are null while the volumes are unknown."""

@@ -69,10 +69,12 @@ class ClusterDisks:
                 raise NotReady(f"{name_of(present)} is {phase}")
 
     def delete(self, volume: str) -> None:
+        """The volume is gone, and the snapshot of which it was made: a later volume of this name must not take that."""
         with _as_a_node():
-            claim = self._claim(volume)
-            if claim is None:
-                self._delete_snapshot(volume)
+            claim = self._named(volume)
+            if claim is None or not disk_objects.is_disk(claim, self.service, volume):  # there is none of this service
+                if (snapshot := self._delete_snapshot(volume)) is not None:
+                    raise NotReady(f"{name_of(snapshot)} is being deleted")
                 return
             if "deletionTimestamp" not in claim["metadata"]:
                 self.cluster.delete(claim)
@@ -101,10 +103,14 @@ class ClusterDisks:
 
     def _claim(self, volume: str) -> Object | None:
         """The claim of a volume, None if there is none; `NotObeyed` if it is somebody else's."""
-        claim = self.cluster.get(self._kind(), disk_objects.claim_name(volume))
+        claim = self._named(volume)
         if claim is not None and not disk_objects.is_disk(claim, self.service, volume):
             raise NotObeyed(f"{name_of(claim)} was not made for the disk {volume} of these reservations")
         return claim
+
+    def _named(self, volume: str) -> Object | None:
+        """The claim of the name that a volume has, whosever it is."""
+        return self.cluster.get(self._kind(), disk_objects.claim_name(volume))
 
     def _make(self, claim: Object, volume: str) -> Object:
         present = self._claim(volume)
@@ -132,6 +138,10 @@ class ClusterDisks:
             raise NotReady(f"{name_of(desired)} is being taken")
         if not disk_objects.is_disk(present, self.service, volume):
             raise NotObeyed(f"{name_of(present)} was not made for the disk {volume} of these reservations")
+        if "deletionTimestamp" in present["metadata"]:  # of an earlier disk of this name
+            raise NotReady(f"{name_of(present)} is being deleted")
+        if present["spec"].get("source") != desired["spec"]["source"]:
+            raise NotObeyed(f"{name_of(present)} is of another disk: delete it")
         status = present.get("status") or {}
         if (error := status.get("error")) and not status.get("readyToUse"):
             raise NotObeyed(printable(f"{name_of(present)}: {error.get('message') or 'failed without a reason'}"))
@@ -145,14 +155,18 @@ class ClusterDisks:
         if origin.get("kind") == "VolumeSnapshot" and (claim.get("status") or {}).get("phase") == "Bound":
             self._delete_snapshot(disk_objects.notes_of(claim)[disk_objects.DISK])
 
-    def _delete_snapshot(self, volume: str) -> None:
+    def _delete_snapshot(self, volume: str) -> Object | None:
+        """Delete the snapshot of which a volume was made; the one that is still being deleted, None if there is none."""
         if not self.cluster.serves(SNAPSHOT_API, "VolumeSnapshot"):
-            return
+            return None
         name = f"{disk_objects.claim_name(volume)}-source"
         snapshot = self.cluster.get(self.cluster.kind(SNAPSHOT_API, "VolumeSnapshot"), name)
-        if snapshot is not None and disk_objects.is_disk(snapshot, self.service, volume):
+        if snapshot is None or not disk_objects.is_disk(snapshot, self.service, volume):
+            return None
+        if "deletionTimestamp" not in snapshot["metadata"]:
             with contextlib.suppress(NotFound):
                 self.cluster.delete(snapshot)
+        return snapshot
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuctl.reservations.agent import NotObeyed
 from gpuctl.reservations.demo import SimulatedNode
+from gpuctl.reservations.disk_work import SOON_S, DiskWork
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.memory import MemoryStore
@@ -53,6 +54,20 @@ def test_a_copy_waits_for_the_cluster_and_says_for_what() -> None:
     assert (copy["state"], copy["reason"]) == ("being copied", "the snapshot is being taken")
     lab.volumes.slow = False
     lab.service.pass_once()
+    assert {row["state"] for row in lab.list()} == {"ready"}
+
+
+def test_a_step_that_does_not_end_does_not_make_the_service_busy_for_ever() -> None:
+    lab, now = Lab(), [0.0]
+    lab.send("createdisk", disk="data")
+    lab.volumes.slow = True
+    work = DiskWork(lab.volumes, lab.store.load, lab.service._decide_alone, lambda: now[0])
+    lab.send("clonedisk", disk="data", copy="copy")
+    for now[0], waiting in ((0.0, True), (SOON_S - 1, True), (SOON_S, False), (SOON_S + 60, False)):
+        work.step()
+        assert work.waiting is waiting
+    lab.volumes.slow = False
+    work.step()
     assert {row["state"] for row in lab.list()} == {"ready"}
 
 

@@ -11,7 +11,15 @@ from gpuctl.core.errors import Unreachable
 from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube.cluster import Kind, Object
 from gpuctl.reservations.agent import NotObeyed, NotReady, Unable
-from gpuctl.workflows.reservations_disk_objects import SNAPSHOT_API, Means, claim, claim_name, class_of, copying
+from gpuctl.workflows.reservations_disk_objects import (
+    SNAPSHOT_API,
+    Means,
+    claim,
+    claim_name,
+    class_of,
+    copying,
+    snapshot,
+)
 from gpuctl.workflows.reservations_disks import ClusterDisks
 from tests.rig.standin_namespace import StandinNamespace, merged
 
@@ -95,9 +103,9 @@ def test_volumes_of_another_service_are_neither_listed_nor_made_nor_deleted(
 ) -> None:
     storage.add(claim("service-2", "ada/data", "ada", "1Gi", ""))
     assert disks.volumes() == []
-    for step in (partial(disks.make, "ada/data", "ada"), partial(disks.delete, "ada/data")):
-        with pytest.raises(NotObeyed, match="was not made for the disk ada/data of these reservations"):
-            step()
+    with pytest.raises(NotObeyed, match="was not made for the disk ada/data of these reservations"):
+        disks.make("ada/data", "ada")
+    disks.delete("ada/data")  # there is none of this service, so that its name is free again
     assert storage.writes == []
 
 
@@ -174,8 +182,42 @@ def test_a_snapshot_that_fails_says_why_and_goes_with_the_disk(storage: Storage,
     storage.status("VolumeSnapshot", SNAPSHOT, error={"message": "SnapshotLimitExceeded"})
     with pytest.raises(NotObeyed, match="SnapshotLimitExceeded"):
         disks.copy("ada/copy", "ada", "ada/data")
+    with pytest.raises(NotReady, match=f"{SNAPSHOT} is being deleted"):
+        disks.delete("ada/copy")
     disks.delete("ada/copy")
     assert storage.at("VolumeSnapshot", SNAPSHOT) not in storage.items
+
+
+def with_snapshot(storage: Storage, source: str, **meta: str) -> None:
+    """A snapshot that can be used, left from an earlier disk ada/copy."""
+    storage.storage_class("fast", "ebs.csi.aws.com")
+    storage.snapshot_class("ebs-snapshots", "ebs.csi.aws.com")
+    storage.add(snapshot("service-1", "ada/copy", {"metadata": {"name": source}}, "ebs-snapshots"), **meta)
+    storage.status("VolumeSnapshot", SNAPSHOT, readyToUse=True)
+
+
+def test_a_snapshot_of_an_earlier_disk_of_this_name_is_not_copied(storage: Storage, disks: ClusterDisks) -> None:
+    with_data(storage, disks)
+    with_snapshot(storage, DATA, deletionTimestamp="2026-01-05T09:00:00Z")
+    with pytest.raises(NotReady, match="is being deleted"):
+        disks.copy("ada/copy", "ada", "ada/data")
+    assert storage.at("PersistentVolumeClaim", COPY) not in storage.items
+
+
+def test_a_snapshot_of_another_disk_is_not_copied(storage: Storage, disks: ClusterDisks) -> None:
+    with_data(storage, disks)
+    with_snapshot(storage, claim_name("ada/secret"))
+    with pytest.raises(NotObeyed, match=f"{SNAPSHOT} is of another disk"):
+        disks.copy("ada/copy", "ada", "ada/data")
+    assert storage.at("PersistentVolumeClaim", COPY) not in storage.items
+
+
+def test_a_disk_is_deleted_once_its_snapshot_is_gone(storage: Storage, disks: ClusterDisks) -> None:
+    with_snapshot(storage, DATA, deletionTimestamp="2026-01-05T09:00:00Z")
+    for _ in range(2):
+        with pytest.raises(NotReady, match=f"{SNAPSHOT} is being deleted"):
+            disks.delete("ada/copy")
+    assert storage.writes == []
 
 
 @pytest.mark.parametrize(
