@@ -88,7 +88,7 @@ class Client:
         state = self.state()
         if shared:
             state = {**state, "reservations": [_for(row, state["person"]) for row in state["reservations"]]}
-        mine = _reachable(state, shared=shared, only_own_if_any=id_ is None)
+        mine = _reachable(state, shared=shared, callers_first=id_ is None)
         rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
         if id_ and not rows:  # somebody else's: an admin may change it, others may see it
             rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])]
@@ -126,10 +126,10 @@ def _for(row: Plain, person: str) -> Plain:
     return {**row, "logins": logins}
 
 
-def _reachable(state: Plain, *, shared: bool, only_own_if_any: bool) -> list[Plain]:
+def _reachable(state: Plain, *, shared: bool, callers_first: bool) -> list[Plain]:
     """Reservations of the caller, and with `shared` those to which somebody has added the caller."""
     own = [row for row in state["reservations"] if row["person"] == state["person"]]
-    if not shared or (own and only_own_if_any):
+    if not shared or (own and callers_first):
         return own
     return [row for row in state["reservations"] if row in own or state["person"] in row.get("users", ())]
 

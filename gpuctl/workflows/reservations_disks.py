@@ -156,7 +156,7 @@ class ClusterDisks:
             self._delete_snapshot(disk_objects.notes_of(claim)[disk_objects.DISK])
 
     def _delete_snapshot(self, volume: str) -> Object | None:
-        """Delete the snapshot of which a volume was made; the one that is still being deleted, None if there is none."""
+        """Delete the snapshot of which a volume was made; the one that is being deleted, None if there is none."""
         if not self.cluster.serves(SNAPSHOT_API, "VolumeSnapshot"):
             return None
         name = f"{disk_objects.claim_name(volume)}-source"
