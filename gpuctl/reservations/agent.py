@@ -26,6 +26,10 @@ class NotReady(Exception):
     """A node carries out an order, and has not ended with it; the text says what it waits for. It is given again."""
 
 
+class NoWhole(NotObeyed):
+    """A node takes no session of all of its GPUs, but smaller ones; no fault of who waits for it."""
+
+
 class InUse(NotObeyed):
     """A node refuses a session because programs without one have its GPUs open; no fault of who waits for them."""
 

@@ -16,6 +16,7 @@ from gpuctl.reservations.agent import (
     NodeAgent,
     NotObeyed,
     NotReady,
+    NoWhole,
     PodValues,
     Unable,
 )
@@ -80,6 +81,7 @@ class Service:
         self._reread = reread
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
+        self._no_whole: dict[str, str] = {}  # node -> why it takes no session of all of its GPUs
         self._lock = threading.RLock()
         self._sending = threading.Lock()
         self._left_orders = False  # by a thread that did not wait for the one that sends
@@ -209,7 +211,9 @@ class Service:
                     "name": node.name,
                     "gpu_type": node.gpu_type,
                     "state": "unknown" if node.name in self._unknown and node.state is ready else str(node.state),
-                    "reason": self.silence.get(node.name) or self._doubtful.get(node.name, ""),
+                    "reason": self.silence.get(node.name)
+                    or self._doubtful.get(node.name)
+                    or self._no_whole.get(node.name, ""),
                     "allocated": list(node.allocated),
                 }
                 for node in book.nodes.values()
@@ -243,7 +247,7 @@ class Service:
         return self._shown[2]
 
     def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
-        waits = forecast(book, now, self._unknown_until())
+        waits = forecast(book, now, self._unknown_until(), tuple(self._no_whole))
         live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
@@ -328,8 +332,8 @@ class Service:
         for _ in range(4):
             with self._lock:
                 self._decide("expiry", expiry.tick)
-                unknown = self._unknown_until()
-                self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
+                silent, no_whole = self._unknown_until(), tuple(self._no_whole)
+                self._decide("planner", partial(plan.plan, silent=silent, no_whole=no_whole))
             if not self._sending.acquire(blocking=False):
                 self._left_orders = True
                 return
@@ -382,6 +386,9 @@ class Service:
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
         self._open_by.pop(name, None)
+        self._no_whole.pop(name, None)
+        if observation.no_whole:
+            self._no_whole[name] = observation.no_whole
         if observation.closed:
             self._in_use(name, observation.closed)
         elif observation.open_by:
@@ -472,11 +479,13 @@ class Service:
 
     def _report_refusal(self, order: Order, refusal: NotObeyed) -> bool:
         """Take the refusal to prepare a session."""
-        reason = str(refusal)
+        reason, ids = str(refusal), (order.reservation, order.attempt, order.node)
         if isinstance(refusal, InUse):
             self._in_use(order.node, reason)
+        elif isinstance(refusal, NoWhole):
+            self._no_whole[order.node] = reason
+            self._decide("nodes", lambda draft: reports.session_refused(draft, *ids, reason))
         else:
-            ids = order.reservation, order.attempt, order.node
             self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
         return True
 

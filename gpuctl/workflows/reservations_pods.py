@@ -30,6 +30,7 @@ from gpuctl.reservations.agent import (
     NodeSession,
     NotObeyed,
     NotReady,
+    NoWhole,
     PodLogin,
     PodValues,
     Unable,
@@ -96,13 +97,15 @@ class PodNode:
 
     The highest fence is kept in memory: no other process serves the database, and one that was restarted begins with
     a higher fence. Pods of others that have GPUs close the node: which GPUs are theirs is known to the kubelet alone.
-    So does a cluster that refuses a pod or does not start it, for `CLOSED_S`: no fault of who waits.
+    So does a cluster that refuses a pod or does not start it, for `CLOSED_S`: no fault of who waits. A node that offers
+    fewer EFA adapters than it had takes no session of all of its GPUs for that time.
     """
 
     def __init__(self, name: str, gpus: int, site: ClusterSite) -> None:
         self.name, self._gpus, self._site = name, gpus, site
         self._fence = 0
         self._closed: tuple[str, float] | None = None  # why the node takes no session, and until when
+        self._no_whole: tuple[str, float] | None = None  # why it takes no whole one
         self._since: dict[tuple[str, str], float] = {}  # state and uid of a pod -> when it was first read in it
 
     # ---- orders -----------------------------------------------------------------------------------------------------
@@ -136,8 +139,8 @@ class PodNode:
             reason = (
                 f"it offers {offered} of {values.efa} EFA adapters to pods: its device plugin has withdrawn the others"
             )
-            self._closed = reason, self._site.clock() + CLOSED_S
-            raise InUse(reason)
+            self._no_whole = reason, self._site.clock() + CLOSED_S
+            raise NoWhole(reason)
         try:
             self._make(order, person, variables, values)
         except Unreachable:
@@ -270,7 +273,10 @@ class PodNode:
             over = [pod for pod in ours if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]]
             sessions = [_as_session(pod) for pod in ours if pod not in over]
             ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in over}
-            return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends)
+            if self._no_whole is not None and self._site.clock() >= self._no_whole[1]:
+                self._no_whole = None
+            no_whole = self._no_whole[0] if self._no_whole else ""
+            return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends, no_whole)
 
     def _why_closed(self, node: Object) -> str:
         if self._closed is not None and self._site.clock() >= self._closed[1]:

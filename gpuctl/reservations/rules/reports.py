@@ -113,6 +113,12 @@ def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str)
         draft.move(reservation, Event.FAIL, f"{node}: {reason}")
 
 
+def session_refused(draft: Draft, id_: str, attempt: int, node: str, reason: str) -> None:
+    """A node does not prepare the session, for a reason of its site: the request is queued again, however often."""
+    if reservation := _current(draft.book, id_, attempt, node, State.PREPARING):
+        draft.move(reservation, Event.RETRY, f"{node}: {reason}")
+
+
 def node_in_use(draft: Draft, name: str, reason: str) -> None:
     """A node takes no session: requests that are not prepared there are queued again, however often.
 

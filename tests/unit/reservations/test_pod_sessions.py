@@ -16,9 +16,10 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.edges.unix_socket import Stream
 from gpuctl.reservations import serve
-from gpuctl.reservations.agent import NotObeyed, NotReady, PodLogin, PodValues, Unable
+from gpuctl.reservations.agent import NotObeyed, NotReady, NoWhole, PodLogin, PodValues, Unable
 from gpuctl.reservations.demo import START, SimulatedNode
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site
+from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.memory import MemoryStore
@@ -264,3 +265,35 @@ def test_only_a_session_of_a_whole_node_gets_its_adapters(gpus: int, adapters: i
     assert values is not None
     assert values.efa == adapters
     assert row["environment"]["n1"].get("GPUCTL_EFA_ADAPTERS") == (str(adapters) if adapters else None)
+
+
+def test_a_node_that_takes_no_whole_session_takes_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, real = Lab(), StandinPods.obey
+
+    def obey(node: StandinPods, order: Order, *rest: Any) -> None:
+        if order.kind is OrderKind.PREPARE and len(order.gpus) == 4:
+            raise NoWhole("it offers 15 of 16 EFA adapters")
+        real(node, order, *rest)
+
+    def observe(node: StandinPods, fence: int) -> Observation:
+        return replace(SimulatedNode.observe(node, fence), no_whole="it offers 15 of 16 EFA adapters")
+
+    def states() -> dict[int, str]:
+        return {row["gpus"]: row["state"] for row in lab.service.answer(ADA, {"do": "state"})["reservations"]}
+
+    monkeypatch.setattr(StandinPods, "obey", obey)
+    monkeypatch.setattr(StandinPods, "observe", observe)
+    for gpus in (4, 2):
+        request = {"gpus": gpus, "length_s": HOUR, "keys": KEY}
+        lab.service.answer(ADA, {"do": "submit", "key": f"key-0000{gpus}", "request": request})
+    for _ in range(2):
+        lab.service.pass_once()
+        assert states() == {4: "queued", 2: "active"}
+    [node] = lab.service.answer(ADA, {"do": "state"})["nodes"]
+    assert (node["state"], node["reason"]) == ("ready", "it offers 15 of 16 EFA adapters")
+    monkeypatch.undo()
+    cancelled = next(row["id"] for row in lab.service.answer(ADA, {"do": "state"})["reservations"] if row["gpus"] == 2)
+    lab.service.answer(ADA, {"do": "cancel", "key": "key-00009", "command": {"reservation": cancelled}})
+    for _ in range(2):
+        lab.service.pass_once()
+    assert states() == {4: "active"}

@@ -15,7 +15,7 @@ from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import port_stream
 from gpuctl.edges.kube.cluster import Kind, Object
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.reservations.agent import InUse, NodeSession, NotObeyed, NotReady, PodValues, Unable
+from gpuctl.reservations.agent import InUse, NodeSession, NotObeyed, NotReady, NoWhole, PodValues, Unable
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.model import Node
 from gpuctl.reservations.rules.reconcile import Session
@@ -298,11 +298,17 @@ def test_a_whole_node_has_its_efa_adapters_and_huge_pages_where_there_are_enough
 def test_a_node_that_offers_fewer_adapters_now_takes_no_whole_session_and_says_why(cluster: Cluster) -> None:
     assert cluster.node is not None
     cluster.node["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "15"
-    made = agent(cluster)
-    with pytest.raises(InUse, match="it offers 15 of 16 EFA adapters to pods"):
+    clock = Clock()
+    made = agent(cluster, clock)
+    with pytest.raises(NoWhole, match="it offers 15 of 16 EFA adapters to pods"):
         made.obey(WHOLE, "ada", {}, replace(VALUES, efa=16))
-    assert "15 of 16 EFA" in made.observe(5).closed
+    read = made.observe(5)
+    assert (read.closed, "15 of 16 EFA" in read.no_whole) == ("", True)
     assert cluster.pods() == []
+    with pytest.raises(NotReady, match="its pod was made"):  # a part of the node has no adapters
+        made.obey(PREPARE, "ada", {}, VALUES)
+    clock.now += CLOSED_S
+    assert made.observe(5).no_whole == ""
 
 
 def test_a_node_of_a_cluster_has_the_adapters_that_it_offers() -> None:
