@@ -258,6 +258,18 @@ def test_many_users_are_read_one_after_another_and_none_starves() -> None:
         assert sorted(lab.github.readings) == names
 
 
+def test_where_not_all_can_be_read_the_oldest_readings_are_the_next() -> None:
+    lab = Lab()
+    names = [f"u{number}" for number in range(10)]
+    lab.github.users = {name: (number, KEY) for number, name in enumerate(names)}
+    lab.submit(github=" ".join(names))
+    lab.github.readings.clear()
+    for _ in range(2):
+        lab.now += FRESH_S
+        lab.service.refresh_keys()
+    assert lab.github.readings == names
+
+
 def test_a_pass_does_not_wait_for_github() -> None:
     lab = Lab()
     lab.submit(github="ada")
