@@ -19,6 +19,7 @@ GPU_LABELS = {
     "cloud.google.com/gke-accelerator": (),
     "k8s.amazonaws.com/accelerator": (),
 }
+EFA, HUGE_PAGES = "vpc.amazonaws.com/efa", "hugepages-2Mi"
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-"
 # The kubelet's condition. Names with this end, as AcceleratedHardwareReady of EKS, are good when True.
 READY = "Ready"
@@ -35,6 +36,11 @@ def gpus(resources: Mapping[str, Any] | None) -> int:
 def _whole(value: object) -> int:
     text = str(value)
     return int(text) if text.isdigit() else 0
+
+
+def adapters(resources: Mapping[str, Any] | None) -> int:
+    """EFA adapters among a node's resources."""
+    return _whole((resources or {}).get(EFA, 0))
 
 
 def has_gpus(node: Mapping[str, Any]) -> bool:

@@ -75,6 +75,12 @@ def parse(text: str, origin: str, doing: str) -> list[PublicKey]:
     return keys
 
 
+def accepted(text: str, origin: str) -> list[PublicKey]:
+    """Keys of a text with one a line that sshd takes; other lines, such as certificates or DSA keys, are left out."""
+    keys = (_key(line, (comment(origin),)) for line in text.splitlines() if line.strip())
+    return merged([], [key for key in keys if isinstance(key, PublicKey)])
+
+
 def comment(origin: str) -> str:
     """An origin as a comment of one word."""
     return NO_COMMENT.sub("_", origin)[:100]

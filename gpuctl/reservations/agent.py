@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from gpuctl.reservations.rules.disks import Volume
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
@@ -25,6 +26,10 @@ class NotReady(Exception):
     """A node carries out an order, and has not ended with it; the text says what it waits for. It is given again."""
 
 
+class NoWhole(NotObeyed):
+    """A node takes no session of all of its GPUs, but smaller ones; no fault of who waits for it."""
+
+
 class InUse(NotObeyed):
     """A node refuses a session because programs without one have its GPUs open; no fault of who waits for them."""
 
@@ -39,18 +44,20 @@ class Delivery:
 
 @dataclass(frozen=True)
 class NodeSession:
-    """A session on a node: its reservation, account and GPUs by minor number."""
+    """A session on a node: its reservation, account and GPUs by minor number. `people`: accounts beside the owner's."""
 
     reservation: str
     person: str
     gpus: tuple[int, ...]
+    people: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PodValues:
-    """Values of a session that is a pod, as those of `Reservation`. `disk`: full name, "" for none.
+    """Values of a session that is a pod, as those of `Reservation`. `disk`: id of its volume, "" for none.
 
-    `gang`: name under which the pods of several nodes reach each other; "" for one node.
+    `disk_made`: the volume has existed. `efa`: number of its EFA adapters. `gang`: name under which the pods of several
+    nodes reach each other; "" for one node.
     """
 
     name: str
@@ -59,6 +66,8 @@ class PodValues:
     disk: str = ""
     gang: str = ""
     jupyter: bool = False
+    disk_made: bool = False
+    efa: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ class NodeAgent(Protocol):
         self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
     ) -> None:
         """Give access and the variables of a session (PREPARE) or take them (CLEAR, CLEAN_NODE); done on return.
+
+        ACCESS gives an existing session to `Order.people` beside its owner, and to the keys of `pod`; to nobody else.
 
         `NotReady` while that lasts. `pod`: where sessions are pods.
         """
@@ -115,6 +126,22 @@ class PodAgent(NodeAgent, Protocol):
         """
 
 
+class DiskAgent(Protocol):
+    """Volumes of disks. Each step may be repeated; `NotReady` while it lasts, OSError or `NotObeyed` if it fails."""
+
+    def volumes(self) -> Sequence[Volume]:
+        """Volumes that were made for disks of this service."""
+
+    def make(self, volume: str, person: str) -> None:
+        """An empty volume."""
+
+    def copy(self, volume: str, person: str, source: str) -> None:
+        """A volume with the content that the volume `source` has now."""
+
+    def delete(self, volume: str) -> None:
+        """The volume is gone on return, and all of its content."""
+
+
 class VisitedNode:
     """A host whose sessions the engine keeps (gpuhost/acts/gpu_sessions.py).
 
@@ -136,6 +163,9 @@ class VisitedNode:
         if order.kind is OrderKind.PREPARE:
             session = {"session": order.reservation, "attempt": order.attempt, "devices": list(order.gpus)}
             self._ask("prepare", fence=order.fence, **session, person=person, variables=dict(variables or {}))
+        elif order.kind is OrderKind.ACCESS:
+            session = {"session": order.reservation, "attempt": order.attempt}
+            self._ask("access", fence=order.fence, **session, people=list(order.people))
         elif order.kind is OrderKind.CLEAR:
             self._ask("clear", fence=order.fence, session=order.reservation)
         else:
@@ -148,7 +178,10 @@ class VisitedNode:
         return Observation(self.name, answer["fence"], sessions, tuple(answer["open_by"]))
 
     def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
-        rows = [{"session": one.reservation, "person": one.person, "devices": list(one.gpus)} for one in sessions]
+        rows = [
+            {"session": one.reservation, "person": one.person, "people": list(one.people), "devices": list(one.gpus)}
+            for one in sessions
+        ]
         uses = self._ask("use", sessions=rows)["uses"]
         return {row["session"]: Use(row["gpu_percent"], row["connections"]) for row in uses}
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.reservations.rules import gang
+from gpuctl.reservations.rules import access, gang
 from gpuctl.reservations.rules.forecast import Wait
 from gpuctl.reservations.rules.model import Book, Node, Reservation, State
 
@@ -58,6 +58,10 @@ def as_dict(row: Reservation, wait: Wait | None, book: Book | None = None) -> di
         "gpus": row.total_gpus,
         "hours": row.length_s / 3600,
         "name": row.name,
+        "users": [user.person for user in row.users],
+        "access": row.access_reason,
+        "without_access": list(row.without_access),
+        "github": [{"login": one.login, "id": one.id} for one in access.github_of(row)],
         "jupyter": row.jupyter,
         "position": wait.position if wait else None,
         "reason": wait.reason if wait else row.reason,

@@ -13,7 +13,9 @@ from gpuctl.core.text import named
 from gpuctl.edges import unix_socket
 from gpuctl.reservations.agent import PodLogin
 from gpuctl.reservations.rules import requests
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
+from gpuctl.reservations.rules.disks import DiskCommand
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
 
@@ -48,8 +50,13 @@ class Client:
         request = replace(request, gpu_type=requests.canonical_type(request.gpu_type, table))
         return self._act({"do": "submit", "request": asdict(request)})
 
-    def send(self, command: Cancel | Extend | Edit | Keep) -> Plain:
-        return self._act({"do": type(command).__name__.lower(), "command": asdict(command)})
+    def disks(self) -> Plain:
+        """The caller's disks, and why their sizes are unknown, "" if they are not."""
+        return self._call({"do": "disks"})
+
+    def send(self, command: Cancel | Extend | Edit | Keep | AddUser | RemoveUser | DiskCommand) -> Plain:
+        content = {name: value for name, value in asdict(command).items() if name != "resolved"}
+        return self._act({"do": type(command).__name__.lower(), "command": content})
 
     def login(self, id_: str, node: str) -> PodLogin:
         """Values for ssh of a session that is a pod."""
@@ -65,10 +72,23 @@ class Client:
         call = {"do": "tunnel", "reservation": id_, "node": node}
         _checked(unix_socket.connect(self.socket, call, source, sink))
 
-    def mine(self, id_: str | None, doing: str, choose: Callable[[Sequence[Plain]], Plain] | None = None) -> Plain:
-        """The live reservation with this id or name, or the caller's only one. `choose`: takes one of the caller's."""
+    def mine(
+        self,
+        id_: str | None,
+        doing: str,
+        choose: Callable[[Sequence[Plain]], Plain] | None = None,
+        *,
+        shared: bool = False,
+    ) -> Plain:
+        """The live reservation with this id or name, or the caller's only one. `choose`: takes one of the caller's.
+
+        `shared`: those to which somebody has added the caller count, too; their logins are those of the caller. Without
+        an id they count only if the caller has none: nobody makes the commands of others ambiguous.
+        """
         state = self.state()
-        mine = [row for row in state["reservations"] if row["person"] == state["person"]]
+        if shared:
+            state = {**state, "reservations": [_for(row, state["person"]) for row in state["reservations"]]}
+        mine = _reachable(state, shared=shared, callers_first=id_ is None)
         rows = [row for row in mine if id_ in (None, row["id"], row["name"])]
         if id_ and not rows:  # somebody else's: an admin may change it, others may see it
             rows = [row for row in state["reservations"] if id_ in (row["id"], row["name"])]
@@ -78,7 +98,7 @@ class Client:
             raise InvalidInput(doing, f"no live reservation has the id or name {id_!r}", "`gpuctl reservations list`")
         if not rows:
             raise InvalidInput(doing, "you have no reservation", "`gpuctl reserve` makes one")
-        own = all(row["person"] == state["person"] for row in rows)  # nobody picks from other people's by a number
+        own = all(row in mine for row in rows)  # nobody picks from other people's by a number
         if choose is not None and own:
             return dict(choose(rows))
         if not own:
@@ -96,6 +116,22 @@ class Client:
 
     def _call(self, call: Plain) -> Plain:
         return _checked(unix_socket.call(self.socket, call))
+
+
+def _for(row: Plain, person: str) -> Plain:
+    """A reservation whose logins are those of an added person; others stay as they are."""
+    if person not in row.get("users", ()):
+        return row
+    logins = [{**login, "user": None if login.get("pod") else person} for login in row["logins"]]
+    return {**row, "logins": logins}
+
+
+def _reachable(state: Plain, *, shared: bool, callers_first: bool) -> list[Plain]:
+    """Reservations of the caller, and with `shared` those to which somebody has added the caller."""
+    own = [row for row in state["reservations"] if row["person"] == state["person"]]
+    if not shared or (own and callers_first):
+        return own
+    return [row for row in state["reservations"] if row in own or state["person"] in row.get("users", ())]
 
 
 def _checked(answer: Any) -> Plain:

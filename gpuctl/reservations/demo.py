@@ -25,6 +25,7 @@ class SimulatedNode:
         self.name, self.reachable = name, True
         self.warnings: list[str] = []
         self.uses = Use(0.0, 1)
+        self.people: dict[str, tuple[str, ...]] = {}  # reservation -> who has access beside the owner
         self._fence, self._sessions = 0, dict[str, Session]()
 
     def obey(
@@ -33,6 +34,8 @@ class SimulatedNode:
         self._check(order.fence)
         if order.kind is OrderKind.PREPARE:
             self._sessions[order.reservation] = Session(order.reservation, order.attempt, order.gpus)
+        elif order.kind is OrderKind.ACCESS:
+            self.people[order.reservation] = order.people
         elif order.kind is OrderKind.CLEAR:
             self._sessions.pop(order.reservation, None)
         else:

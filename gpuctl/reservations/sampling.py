@@ -32,7 +32,7 @@ class Samples:
         for row in active:
             for slot in row.slots:
                 if slot.node not in silent:
-                    due.setdefault(slot.node, []).append(NodeSession(row.id, row.person, slot.gpus))
+                    due.setdefault(slot.node, []).append(NodeSession(row.id, row.person, slot.gpus, row.people[1:]))
         return due
 
     def add(self, book: Book, now: int, uses: Mapping[str, Mapping[str, Use]]) -> None:

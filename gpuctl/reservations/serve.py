@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private
 from gpuctl.edges import metrics_server, unix_socket
 from gpuctl.edges.metrics_server import WEB_PAGE
-from gpuctl.engine import gpuhost_gpus, gpuhost_host
-from gpuctl.reservations.agent import NodeAgent
+from gpuctl.edges.public_keys import github_user
+from gpuctl.engine import gpu_sessions, gpuhost_gpus, gpuhost_host
+from gpuctl.reservations.agent import DiskAgent, NodeAgent
 from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
@@ -32,6 +34,7 @@ STATE = Path("/var/lib/gpuctl/reservations")
 DATABASE = "reservations.db"
 DOING = "serve reservations"
 PASS_S, SOON_S = 10, 2  # between two passes; while a node has not ended with an order
+END_S = 1  # for the end of a thread; one that waits for GitHub is left, and ends with the process
 MOST_TUNNELS = 32  # of a person
 TUNNEL = "tunnel"  # the call after which the connection leads to the sshd of a session
 UNIT = """\
@@ -58,7 +61,7 @@ WantedBy=multi-user.target
 class Fleet:
     """Nodes of the service, and how each is reached, by its name. `doubts`: why a node takes no new session.
 
-    `reread`: reads one of those again. `site`: what its sessions are.
+    `reread`: reads one of those again. `site`: what its sessions are. `disks`: volumes of disks, None without disks.
     """
 
     nodes: Sequence[Node]
@@ -66,6 +69,7 @@ class Fleet:
     doubts: Mapping[str, str] = field(default_factory=dict)
     reread: Callable[[str], Node] | None = None
     site: Site = field(default_factory=lambda: Site(disks=False))
+    disks: DiskAgent | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class ServeOptions:
     limits: Limits = field(default_factory=Limits)
     root: Path = Path("/")
     web: tuple[str, int] | None = None
+    github_token: str = ""
 
 
 @contextmanager
@@ -106,7 +111,16 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
         store = SqliteStore(options.state / DATABASE, replace(fleet.site, limits=options.limits), nodes)
-        service = Service(store, fleet.agents, lambda: int(time.time()), fleet.doubts, fleet.reread)
+        service = Service(
+            store,
+            fleet.agents,
+            lambda: int(time.time()),
+            fleet.doubts,
+            fleet.reread,
+            disk_agent=fleet.disks,
+            read_github=partial(github_user, token=options.github_token),
+            has_account=has_account,
+        )
         service.pass_once()
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
@@ -122,14 +136,47 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
 
         def step() -> int:
             service.pass_once()
-            return SOON_S if service.waiting else PASS_S
+            keys.check()
+            return SOON_S if service.waiting or service.disks.waiting else PASS_S
 
         public = options.web is not None and not metrics_server.is_loopback(options.web[0])
         page = WebPage(lambda: service.answer(Caller(""), {"do": "state"}), public=public)
         serving = nullcontext() if options.web is None else metrics_server.serving(options.web, page.text, WEB_PAGE)
-        with serving, unix_socket.serving(options.socket, answer):
+        keys = _Repeated(service.refresh_keys)
+        with serving, unix_socket.serving(options.socket, answer), keys.running():
             yield step
         store.close()
+
+
+class _Repeated:
+    """A thread that does a thing each `PASS_S`, while others go on. `check`: raises the error that has ended it."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do, self._ended = do, threading.Event()
+        self._error: Exception | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(END_S)
+
+    def _run(self) -> None:
+        while not self._ended.wait(PASS_S):
+            try:
+                self._do()
+            except Exception as error:  # noqa: BLE001 - `check` raises it in the thread that matters
+                self._error = error
+                return
+
+    def check(self) -> None:
+        """Raise the error that has ended the thread, if one has."""
+        if self._error is not None:
+            raise self._error
 
 
 class _Tunnels:
@@ -147,7 +194,7 @@ class _Tunnels:
                 return {"error": text, "hint": "end some of them", "exit_code": GpuctlError.exit_code}
             self._numbers[caller.person] += 1
         try:
-            pump = service.tunnel(caller, call)
+            pump = service.pods.tunnel(caller, call)
         except GpuctlError as error:
             self._end(caller)
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
@@ -239,6 +286,14 @@ def caller_of(uid: int, gid: int, admins: tuple[str, ...]) -> Caller:
     except KeyError:
         group = str(gid)
     return Caller(person, group, admin=uid == 0 or person in admins)
+
+
+def has_account(person: str) -> bool:
+    """True if there is an account of this name, of a person who can be added: not of root, and not of a daemon."""
+    try:
+        return gpu_sessions.is_addable(pwd.getpwnam(person).pw_uid)
+    except KeyError:
+        return False
 
 
 def this_host(root: Path, gpu_type: str | None) -> Node:

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.agent import Delivery, InUse, NodeAgent, NotObeyed, NotReady, PodAgent, PodValues, Unable
+from gpuctl.reservations.agent import (
+    DiskAgent,
+    InUse,
+    NodeAgent,
+    NotObeyed,
+    NotReady,
+    NoWhole,
+    PodValues,
+    Unable,
+)
 from gpuctl.reservations.calls import DOING, as_dict, build, iso, nothing_left
-from gpuctl.reservations.rules import commands, expiry, gang, plan, reconcile, reports, requests
+from gpuctl.reservations.disk_work import DiskWork
+from gpuctl.reservations.fan_out import attempt, on_all
+from gpuctl.reservations.github_keys import GithubSource, ReadUser
+from gpuctl.reservations.pod_calls import PodCalls
+from gpuctl.reservations.rules import access, commands, expiry, gang, plan, reconcile, reports, requests
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.commands import Cancel, Command, Edit, Extend, Keep, Message, Submit
 from gpuctl.reservations.rules.decision import Draft
+from gpuctl.reservations.rules.disks import DISK_COMMANDS
 from gpuctl.reservations.rules.forecast import Wait, forecast
-from gpuctl.reservations.rules.model import Book, Caller, Node, NodeState, Receipt, Reservation, State
+from gpuctl.reservations.rules.model import Book, Caller, GithubKeys, Node, NodeState, Receipt, Reservation, State
 from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.sampling import Samples
 from gpuctl.reservations.stores.base import Conflict, Store
+from gpuctl.reservations.warnings import Warnings
 
 FORECAST_S = 5  # age of forecasts in answers
 TRIES = 5  # of a decision whose rows another process changed
-STARTED = (State.PREPARING, State.ACTIVE, State.ENDING)  # states with a pod
-COMMANDS: Mapping[str, type[Command]] = {"cancel": Cancel, "extend": Extend, "edit": Edit, "keep": Keep}
+COMMANDS: Mapping[str, type[Command]] = {
+    kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, RemoveUser, *DISK_COMMANDS)
+}
 REREAD_S = 60  # between two readings of nodes in doubt
-REWARN_S = 60  # between two tries of a warning that a node did not take
-MOST_NODES = 32  # that are visited at the same time
 Built = TypeVar("Built")
 
 
@@ -44,29 +58,36 @@ class Service:
     None if nothing can have changed. OSError or `GpuctlError` says why it is still in doubt.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a store, and a back end with its two kinds of agents
         self,
         store: Store,
         agents: Mapping[str, NodeAgent],
         clock: Callable[[], int],
         doubts: Mapping[str, str] | None = None,
         reread: Callable[[str], Node] | None = None,
+        *,
+        disk_agent: DiskAgent | None = None,
+        read_github: ReadUser | None = None,
+        has_account: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._samples = Samples()
+        self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
+        self.pods = PodCalls(self._live, agents)
+        self._warnings = Warnings(agents, self.silence)
+        self.github = GithubSource(read_github, clock)
+        self._has_account = has_account
+        self.disks = DiskWork(disk_agent, self._load, self._decide_alone)
         self.store, self.agents, self.clock, self.doubts = store, agents, clock, dict(doubts or {})
         self._reread = reread
         self._reread_at = clock() + REREAD_S
         self._open_by: dict[str, str] = {}  # node -> a program that has a GPU open without a session
+        self._no_whole: dict[str, str] = {}  # node -> why it takes no session of all of its GPUs
         self._lock = threading.RLock()
         self._sending = threading.Lock()
         self._left_orders = False  # by a thread that did not wait for the one that sends
         self._progress: dict[str, dict[str, str]] = {}  # reservation -> node -> what its preparation waits for
-        self._rewarn_at: dict[
-            tuple[str, int], int
-        ] = {}  # reservation, threshold -> when a missed warning is tried again
         self._silent_since: dict[str, int] = {}  # nodes that cannot be asked, whatever the cause
         self._away_since: dict[str, int] = {}  # those of them that do not answer
-        self.silence: dict[str, str] = {}  # node -> why it gave no answer the last time
         self.waiting = False  # a node has not ended with an order
         self._callers = 0  # that wait for the lock
         self._counting = threading.Lock()
@@ -104,16 +125,61 @@ class Service:
         if not isinstance(key, str) or not 8 <= len(key) <= 100:
             raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
         nothing_left(content)
+        with self._lock:
+            is_known = self.store.receipt(commands.receipt_key(caller, key)) is not None  # it has its answer already
+        command = command if is_known else self._resolved(caller, key, command)
         with self._turn():
             receipt = self._handle(Message(command, caller, key))
             if not receipt.accepted:
                 return {"error": receipt.message, "hint": receipt.hint, "exit_code": InvalidInput.exit_code}
-            if self._callers:  # the last of them makes a pass for all; the wait of this one is not known yet
+            of_disk = isinstance(command, DISK_COMMANDS)
+            # The last of the callers makes a pass for all; the wait of this one is not known yet.
+            if self._callers and not of_disk:
                 row = self.store.reservation(receipt.reservation)
                 return {"message": receipt.message, "reservation": row and as_dict(row, None, self.store.load())}
+        if of_disk:
+            return self._disk_command(caller, receipt)
         self._advance()
         with self._lock:
             return {"message": receipt.message, "reservation": self._row(receipt.reservation)}
+
+    def _resolved(self, caller: Caller, key: str, command: Command) -> Command:
+        """The command with the keys of the users of GitHub that it names; `GpuctlError` if it is refused before that.
+
+        GitHub is asked without the lock of decisions, and only for a command that is accepted if it answers.
+        """
+        if not isinstance(command, AddUser | Submit):
+            return command
+        doing, people, github = _named(command)
+        try:
+            for person in people:
+                access.check_account(person, doing)
+                if not self._has_account(person):
+                    wrong = f"there is no account {person} on this machine, or it is one of root or of a daemon"
+                    hint = "they log in to this machine once, or an admin makes the account"
+                    raise InvalidInput(doing, wrong, hint)
+            if not github:
+                return command
+            access.check_github(github, doing)
+            commands.check(self._load(), Message(_with_standins(command, github), caller, key), self.clock())
+            return replace(command, resolved=self.github.resolve(github, doing, caller.person))
+        except GpuctlError as error:
+            action, subject, reason = commands.refusal(command), commands.subject(command, caller), str(error)
+            self._decide_alone(caller.person, lambda draft: draft.note(action, subject, reason))
+            raise
+
+    def _load(self) -> Book:
+        with self._lock:
+            return self.store.load()
+
+    def _decide_alone(self, actor: str, decide: Callable[[Draft], object]) -> object:
+        with self._lock:
+            return self._decide(actor, decide)
+
+    def _disk_command(self, caller: Caller, receipt: Receipt) -> dict[str, Any]:
+        """The answer to a command about a disk, after the first step on its volume."""
+        self.disks.step()
+        return {"message": receipt.message, "reservation": None, **self.disks.rows(caller, {})}
 
     def _handle(self, message: Message) -> Receipt:
         for _ in range(TRIES):
@@ -145,7 +211,9 @@ class Service:
                     "name": node.name,
                     "gpu_type": node.gpu_type,
                     "state": "unknown" if node.name in self._unknown and node.state is ready else str(node.state),
-                    "reason": self.silence.get(node.name) or self._doubtful.get(node.name, ""),
+                    "reason": self.silence.get(node.name)
+                    or self._doubtful.get(node.name)
+                    or self._no_whole.get(node.name, ""),
                     "allocated": list(node.allocated),
                 }
                 for node in book.nodes.values()
@@ -153,49 +221,9 @@ class Service:
             "reservations": self._rows(book),
         }
 
-    def login(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        """Values for ssh of a session that is a pod, as `PodLogin`."""
-        doing = "log in to a reservation"
-        id_, name = content.pop("reservation", None), content.pop("node", None)
-        nothing_left(content)
-        row, agent = self._pod(caller, doing, id_, name)
-        with _as_answer(doing):
-            return asdict(agent.login(row.id, row.attempt))
-
-    def tunnel(self, caller: Caller, content: Mapping[str, Any]) -> Callable[[int], None]:
-        """Connect to the sshd of the caller's session; a function that copies from and to a socket until one closes."""
-        doing = "log in to a reservation"
-        row, agent = self._pod(caller, doing, content.get("reservation"), content.get("node"))
-        with _as_answer(doing):
-            return agent.tunnel(row.id, row.attempt)
-
-    def logs(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
-        """Events and last lines of the log of a session that is a pod, also while it starts."""
-        doing = "read the log of a reservation"
-        id_, name = content.pop("reservation", None), content.pop("node", None)
-        nothing_left(content)
-        row, agent = self._pod(caller, doing, id_, name, STARTED)
-        with _as_answer(doing):
-            return {"lines": list(agent.logs(row.id, row.attempt))}
-
-    def _pod(
-        self, caller: Caller, doing: str, id_: Any, name: Any, states: Collection[State] = (State.ACTIVE,)
-    ) -> tuple[Reservation, PodAgent]:
-        """A reservation of the caller in these states, and its node; nobody else reaches it, not even an admin."""
+    def _live(self, id_: str) -> Reservation | None:
         with self._lock:
-            row = self.store.load().reservations.get(id_) if isinstance(id_, str) else None
-        if row is None:
-            raise InvalidInput(doing, f"no live reservation has the id {id_!r}", "`gpuctl reservations list`")
-        if row.person != caller.person:
-            raise InvalidInput(doing, f"it belongs to {row.person}, and you are {caller.person}", "ask its owner")
-        names = [slot.node for slot in row.slots]
-        if row.state not in states or name not in names:
-            wrong = f"reservation {row.id} is {row.state}" + (f" on {', '.join(names)}" if names else "")
-            raise InvalidInput(doing, wrong, "`gpuctl reservations show` prints its state")
-        agent = self.agents[name]
-        if not isinstance(agent, PodAgent):
-            raise InvalidInput(doing, f"sessions of {name} are accounts of that host", "log in by ssh")
-        return row, agent
+            return self.store.load().reservations.get(id_)
 
     def history(self, caller: Caller, content: dict[str, Any]) -> dict[str, Any]:
         """Audit entries of a reservation, or reservations of the caller that are over."""
@@ -219,7 +247,7 @@ class Service:
         return self._shown[2]
 
     def _forecast(self, book: Book, now: int) -> list[dict[str, Any]]:
-        waits = forecast(book, now, self._unknown_until())
+        waits = forecast(book, now, self._unknown_until(), tuple(self._no_whole))
         live = sorted(book.reservations.values(), key=lambda row: (row.state is State.QUEUED, row.submitted_at, row.id))
         waiting = [row for row in live if row.state is State.QUEUED]
         waiting.sort(key=lambda row: (row.gpu_type, waits[row.id].position))
@@ -229,6 +257,8 @@ class Service:
     def _as_dict(self, row: Reservation, wait: Wait | None, book: Book) -> dict[str, Any]:
         """A live reservation; the reason of one that is prepared is what its nodes wait for."""
         plain = as_dict(row, wait, book)
+        if access.github_of(row):
+            plain["github_trouble"] = self.github.trouble
         waits = self._progress.get(row.id) if row.state is State.PREPARING else None
         if waits:
             plain["reason"] = "; ".join(f"{node}: {text}" for node, text in sorted(waits.items()))
@@ -244,41 +274,34 @@ class Service:
         with self._lock:
             self._decide("reconciler", reconcile.repair)
             fences = {name: self.store.load().nodes[name].fence for name in self.agents}
-        observations = self._on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
+        observations = on_all(list(fences), lambda name: self.agents[name].observe(fences[name]))
         self._read_again()
         with self._sending:
             with self._lock:
                 compared = [self._compare(name, found, fences[name]) for name, found in observations.items()]
                 tasks = [(stray, self._task(stray)) for strays in compared for stray in strays]
             self._send(tasks)
+        self.disks.step()
         self._sample()
         with self._lock:
             self._decide("idle", self._samples.judge)
             book = self.store.load()
-            now = max(self.clock(), book.clock.at)
-            self._rewarn_at = {key: at for key, at in self._rewarn_at.items() if now < at <= now + REWARN_S}
-            due = [
-                one for one in expiry.warnings_due(book, now) if (one.reservation, one.minutes) not in self._rewarn_at
-            ]
-        warned = self._warn([(book.reservations[warning.reservation], warning) for warning in due])
+        records = self._warnings.show(book, max(self.clock(), book.clock.at))
         with self._lock:
-            for warning in due:
-                shown = warned[warning.reservation]
-                terminals = sum(one.terminals for one in shown.values())
-                missed = {node: one.missed for node, one in shown.items() if one.missed}
-                if missed:
-                    self._rewarn_at[warning.reservation, warning.minutes] = now + REWARN_S
-                self._decide(
-                    "expiry", partial(expiry.record_warning, warning=warning, terminals=terminals, missed=missed)
-                )
+            for record in records:
+                self._decide("expiry", record)
         self._advance()
+
+    def refresh_keys(self) -> None:
+        """Read keys of GitHub again where that is due; no part of a pass, which does not wait for GitHub."""
+        self.github.refresh(self._load, self._decide_alone)
 
     def _sample(self) -> None:
         """Read the use of sessions while calls are answered, where that is due."""
         book, now = self.store.load(), self.clock()
         due = self._samples.due(book, now, self._silent_since)
         if due:
-            answers = self._on_all(list(due), lambda name: self.agents[name].use(due[name]))
+            answers = on_all(list(due), lambda name: self.agents[name].use(due[name]))
             uses = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
             self._samples.add(book, now, uses)
 
@@ -294,7 +317,7 @@ class Service:
             except GpuctlError as error:
                 raise Unable(error.wrong) from error
 
-        for name, node in self._on_all(list(self.doubts), read).items():
+        for name, node in on_all(list(self.doubts), read).items():
             with self._lock:
                 if isinstance(node, Exception):
                     self.doubts[name] = str(node)
@@ -309,8 +332,8 @@ class Service:
         for _ in range(4):
             with self._lock:
                 self._decide("expiry", expiry.tick)
-                unknown = self._unknown_until()
-                self._decide("planner", lambda draft, unknown=unknown: plan.plan(draft, unknown))  # type: ignore[misc]
+                silent, no_whole = self._unknown_until(), tuple(self._no_whole)
+                self._decide("planner", partial(plan.plan, silent=silent, no_whole=no_whole))
             if not self._sending.acquire(blocking=False):
                 self._left_orders = True
                 return
@@ -339,13 +362,6 @@ class Service:
     def _lost_s(self) -> int:
         return self.store.load().site.limits.node_lost_s
 
-    def _on_all(self, names: Sequence[str], work: Callable[[str], Built]) -> dict[str, Built | Exception]:
-        """Results of work on nodes at the same time; an exception is the reason of a node that gave none."""
-        if not names:
-            return {}
-        with ThreadPoolExecutor(min(MOST_NODES, len(names))) as pool:
-            return dict(zip(names, pool.map(lambda name: _attempt(lambda: work(name)), names), strict=True))
-
     def _decide(self, actor: str, decide: Callable[[Draft], Built]) -> Built:
         """Commit what is decided on a snapshot, again on a newer one if rows have changed; returns what it returned."""
         for _ in range(TRIES):
@@ -370,6 +386,9 @@ class Service:
         self._away_since.pop(name, None)
         self.silence.pop(name, None)
         self._open_by.pop(name, None)
+        self._no_whole.pop(name, None)
+        if observation.no_whole:
+            self._no_whole[name] = observation.no_whole
         if observation.closed:
             self._in_use(name, observation.closed)
         elif observation.open_by:
@@ -395,35 +414,6 @@ class Service:
         if self.clock() - since >= self._lost_s and self.store.load().nodes[name].state is not NodeState.LOST:
             self._decide("nodes", lambda draft: reports.node_lost(draft, name, reason))
 
-    def _warn(self, due: Sequence[tuple[Reservation, expiry.Notice]]) -> dict[str, dict[str, Delivery]]:
-        """Show warnings on all nodes at the same time, while calls are answered: reservation -> node -> delivery."""
-        texts: dict[str, list[tuple[Reservation, str]]] = {}
-        for row, warning in due:
-            cause = "it is idle" if warning.idle else "its time is over"
-            verb, minutes = "keep" if warning.idle else "extend", max(1, round(warning.left_s / 60))
-            more = f"gpuctl reservations {verb} {row.id} --hours 1"
-            text = f"Reservation {row.id} ends in {minutes} min: {cause}. For more time: {more}"
-            for node in warning.nodes:
-                texts.setdefault(node, []).append((row, text))
-
-        def work(node: str) -> dict[str, Delivery]:
-            return {row.id: self._deliver(node, row.person, text) for row, text in texts[node]}
-
-        shown = {node: one for node, one in self._on_all(list(texts), work).items() if not isinstance(one, Exception)}
-        unknown = Delivery(0, "the reason is unknown")
-        return {row.id: {node: shown.get(node, {}).get(row.id, unknown) for node in w.nodes} for row, w in due}
-
-    def _deliver(self, node: str, person: str, text: str) -> Delivery:
-        """Show a warning. One that is not delivered is recorded as that, and tried again after `REWARN_S`."""
-        if node in self._silent_since:
-            return Delivery(0, self.silence.get(node, "no answer"))
-        try:
-            return self.agents[node].warn(person, text)
-        except OSError as error:  # the node answered in this pass: the sessions of others on it go on and end as usual
-            return Delivery(0, str(error) or "no answer")
-        except NotObeyed as refusal:  # such as an account that does not exist there: the node itself is fine
-            return Delivery(0, str(refusal))
-
     def _give_orders(self) -> bool:
         """Send what nodes have to do, to all nodes at the same time; True if rows changed."""
         with self._lock:
@@ -443,7 +433,7 @@ class Service:
                     if isinstance(failures[order], OSError):  # each further try would take its time, too
                         return
 
-        self._on_all(nodes, work)
+        on_all(nodes, work)
         self.waiting = any(isinstance(failure, NotReady) for failure in failures.values())
         with self._lock:  # all of them are taken, also after the first that changed something
             changed = [self._report(order, failures[order]) for order, _ in tasks if order in failures]
@@ -459,29 +449,26 @@ class Service:
         person, variables = "" if row is None else row.person, dict[str, str]()
         if row is not None and order.kind is OrderKind.PREPARE:
             variables = gang.environment(row, self.store.load().nodes, order.node)
-        pod = None if row is None else _pod_values(row, order.node)
+        pod = None if row is None else _pod_values(row, order.node, self.store.load())
 
         def send() -> Exception | None:
-            return _attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
+            return attempt(lambda: self.agents[order.node].obey(order, person, variables, pod))
 
         return send
 
     def _report(self, order: Order, failure: Exception | None) -> bool:
         """Take the report of an order; True if rows changed. Without an answer it is given again in the next pass."""
-        ids = order.reservation, order.attempt, order.node
-        if isinstance(failure, InUse) and order.kind is OrderKind.PREPARE:
-            self._in_use(order.node, str(failure))
-            return True
-        if isinstance(failure, NotObeyed) and order.kind is OrderKind.PREPARE:
-            reason = str(failure)
-            self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
-            return True
+        if order.kind is OrderKind.ACCESS:
+            return self._report_access(order, failure)
+        if order.kind is OrderKind.PREPARE and isinstance(failure, NotObeyed):
+            return self._report_refusal(order, failure)
         if order.kind is OrderKind.PREPARE:
             self._note_progress(order, failure)
         if isinstance(failure, OSError):  # nothing more is sent to it before it answers: each try takes its time
             self._silent(order.node, failure)
         if failure is not None:
             return False
+        ids = order.reservation, order.attempt, order.node
         if order.kind is OrderKind.PREPARE:
             self._decide("nodes", lambda draft: reports.session_ready(draft, *ids))
         elif order.kind is OrderKind.CLEAR:
@@ -489,6 +476,29 @@ class Service:
         else:
             self._decide("nodes", lambda draft: reports.node_clean(draft, order.node, order.fence))
         return True
+
+    def _report_refusal(self, order: Order, refusal: NotObeyed) -> bool:
+        """Take the refusal to prepare a session."""
+        reason, ids = str(refusal), (order.reservation, order.attempt, order.node)
+        if isinstance(refusal, InUse):
+            self._in_use(order.node, reason)
+        elif isinstance(refusal, NoWhole):
+            self._no_whole[order.node] = reason
+            self._decide("nodes", lambda draft: reports.session_refused(draft, *ids, reason))
+        else:
+            self._decide("nodes", lambda draft: reports.session_failed(draft, *ids, reason))
+        return True
+
+    def _report_access(self, order: Order, failure: Exception | None) -> bool:
+        """Take the report of an order that gives access; nothing else follows from it. It is given until it is done."""
+        which: dict[str, Any] = {"id_": order.reservation, "access": order.access, "node": order.node}
+        if failure is None:
+            self._decide("nodes", lambda draft: access.granted(draft, **which))
+        elif isinstance(failure, OSError):
+            self._silent(order.node, failure)
+        else:
+            self._decide("nodes", lambda draft: access.delayed(draft, **which, reason=str(failure)))
+        return False
 
     def _note_progress(self, order: Order, failure: Exception | None) -> None:
         waits = self._progress.setdefault(order.reservation, {})
@@ -504,31 +514,43 @@ Call: TypeAlias = Callable[[Service, Caller, dict[str, Any]], dict[str, Any]]
 _CALLS: dict[str, Call] = {
     "state": Service.state,
     "history": Service.history,
+    "disks": lambda service, caller, content: service.disks.rows(caller, content),
 }
 # Nodes are asked for these: others do not wait meanwhile.
-_CALLS_OF_NODES: dict[str, Call] = {"login": Service.login, "logs": Service.logs}
+_CALLS_OF_NODES: dict[str, Call] = {
+    "login": lambda service, caller, content: service.pods.login(caller, content),
+    "logs": lambda service, caller, content: service.pods.logs(caller, content),
+}
 
 
-@contextmanager
-def _as_answer(doing: str) -> Iterator[None]:
-    """Errors of a node as those of the call."""
-    try:
-        yield
-    except (OSError, NotObeyed) as error:
-        raise GpuctlError(doing, str(error), "`gpuctl reservations show` prints its state") from error
+def _named(command: AddUser | Submit) -> tuple[str, list[str], list[str]]:
+    """The purpose of a command in messages, the people whom it adds, and its users of GitHub."""
+    if isinstance(command, AddUser):
+        return f"add {command.person!r} to a reservation", [command.person], command.github.split()
+    pairs = access.pairs(command.request.users)
+    github = [*command.request.github.split(), *(login for _, login in pairs if login)]
+    return requests.DOING, [person for person, _ in pairs], github
 
 
-def _pod_values(row: Reservation, node: str) -> PodValues:
-    gang_name = row.id if len(row.slots) > 1 else ""
-    return PodValues(gang.pod_name(row, node), row.keys, row.image, row.disk or "", gang_name, row.jupyter)
+def _with_standins(command: AddUser | Submit, github: Sequence[str]) -> Command:
+    """The command as if GitHub had answered, for a check that decides nothing."""
+    return replace(command, resolved=tuple(GithubKeys(login.casefold(), 0, "stand-in") for login in github))
 
 
-def _attempt(work: Callable[[], Built]) -> Built | Exception:
-    """The result of work on a node; the exception if it does not answer or refuses."""
-    try:
-        return work()
-    except (OSError, NotObeyed, NotReady) as error:
-        return error
+def _pod_values(row: Reservation, name: str, book: Book) -> PodValues:
+    """Values of a pod of a session on one of its nodes."""
+    disk, node = book.disks.get(row.disk or ""), book.nodes.get(name)
+    slot = next((slot for slot in row.slots if slot.node == name), None)
+    return PodValues(
+        gang.pod_name(row, name),
+        access.session_keys(row),
+        row.image,
+        disk.volume_id if disk else row.disk or "",
+        row.id if len(row.slots) > 1 else "",
+        row.jupyter,
+        disk_made=disk is not None and disk.made,
+        efa=gang.adapters(node, slot) if node and slot else 0,
+    )
 
 
 def _parts(call: Any) -> tuple[str, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ def read_keys(sources: KeySources) -> list[PublicKey]:
     keys = []
     if sources.agent:
         text, _ = key_sources.of_agent()
-        keys += _agent_keys(text)
+        keys += public_keys.accepted(text, "agent")
     for path in sources.files:
         doing = f"use the public key {path}"
         keys += _some(public_keys.parse(_content(path, doing), f"file:{path.name}", doing), doing)
@@ -53,17 +52,8 @@ def read_keys(sources: KeySources) -> list[PublicKey]:
         doing = f"use the public keys of the GitHub user {user}"
         if not public_keys.GITHUB_USER.fullmatch(user):
             raise InvalidInput(doing, "that is no name of a GitHub user", "it has letters, digits and single hyphens")
-        keys += _some(public_keys.parse(key_sources.of_github(user), f"github:{user}", doing), doing)
+        keys += _some(public_keys.accepted(key_sources.of_github(user), f"github:{user}"), doing)
     return public_keys.merged([], keys)
-
-
-def _agent_keys(text: str) -> list[PublicKey]:
-    """Keys of the agent that sshd takes; certificates and others are left out."""
-    keys = []
-    for line in text.splitlines():
-        with contextlib.suppress(InvalidInput):
-            keys += public_keys.parse(line, "agent", "use the agent's keys")
-    return keys
 
 
 def _some(keys: list[PublicKey], doing: str) -> list[PublicKey]:
@@ -156,7 +146,7 @@ def _change_keys(cluster: Cluster, place: Place, change: _Change, progress: Prog
             if secret is None:
                 _make_keys(cluster, place, keys, change.form)
             elif content != public_keys.text(keys) or (change.form and model.read_form(_notes(secret)) != change.form):
-                _write_keys(cluster, secret, keys, change.form)
+                write_keys(cluster, secret, keys, change.form)
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
@@ -181,7 +171,7 @@ def _make_keys(cluster: Cluster, place: Place, keys: list[PublicKey], form: Form
     cluster.ask(Request(f"make {name_of(desired)}", "POST", path, (("fieldManager", "gpuctl"),), desired))
 
 
-def _write_keys(cluster: Cluster, secret: Object, keys: list[PublicKey], form: Form | None) -> None:
+def write_keys(cluster: Cluster, secret: Object, keys: Sequence[PublicKey], form: Form | None) -> None:
     """Change the Secret; `Conflict` if it changed since it was read."""
     encoded = base64.b64encode(public_keys.text(keys).encode()).decode()
     meta: Object = {"resourceVersion": secret["metadata"]["resourceVersion"]}

@@ -62,7 +62,9 @@ def fleet(
     agents: dict[str, PodAgent] = {row.name: PodNode(row.name, len(row.allocated), site) for row in rows}
     # Without the right to see all pods of a node, nobody would know who has its GPUs.
     cluster.find_everywhere(cluster.kind("v1", "Pod"), f"spec.nodeName={rows[0].name}")
-    return Fleet([replace(row, place=place) for row in rows], agents, site=Site(pods=True))
+    no_copies = site.disks.copying(request.sizes.storage_class).impossible
+    nodes_of_place = [replace(row, place=place) for row in rows]
+    return Fleet(nodes_of_place, agents, site=Site(pods=True, no_copies=no_copies), disks=site.disks)
 
 
 def _namespace_uid(cluster: Cluster) -> str:
@@ -111,6 +113,7 @@ def node_of(node: Object, gpu_type: str | None) -> Node:
         gpu_type.casefold() if gpu_type else _type(name, labels),
         (None,) * int(whole),
         zone=str(labels.get(ZONE, "")),
+        efa=kube_nodes.adapters(capacity),
     )
 
 

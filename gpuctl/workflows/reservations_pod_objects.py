@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
+from gpuctl.domain import kube_nodes
 from gpuctl.domain.public_keys import PublicKey
 from gpuctl.domain.quantity import amount
-from gpuctl.eks.gpu_pod import model, objects, scripts
+from gpuctl.eks.gpu_pod import objects, scripts
 from gpuctl.eks.gpu_pod.model import Form, Options
 from gpuctl.reservations.agent import PodValues
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reports import Order
+from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE, claim_name
 
 Object = dict[str, Any]
-SERVICE, RESERVATION, ATTEMPT = "gpuctl.io/reservations", "gpuctl.io/reservation", "gpuctl.io/attempt"
-NODE, PERSON, GPUS, DISK = "gpuctl/node", "gpuctl/person", "gpuctl/gpus", "gpuctl/disk"
+RESERVATION, ATTEMPT = "gpuctl.io/reservation", "gpuctl.io/attempt"
+NODE, GPUS = "gpuctl/node", "gpuctl/gpus"
 TAINT = "gpuctl.io/reservations"  # of nodes that nobody else is to use
 CREATED_BY = "app.kubernetes.io/created-by"
+HUGE_PAGES_OF_EFA = 5120 * 2**20  # bytes, as of AWS' examples: libfabric takes its buffers of them
 NUMBER = re.compile(r"[0-9]{1,9}")  # of programs in images that anybody made: isdigit() takes more
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 SHARE = Decimal("0.9")  # of the node, for all of its sessions: the rest is for the pods that every node runs
@@ -100,7 +102,7 @@ def _times(text: object, factor: Decimal) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Pod:
-    """A session: the service, the node, and the order with its values."""
+    """A session: the service, the node, and the order with its values. `room`: allocatable resources of the node."""
 
     service: str
     node: str
@@ -108,6 +110,7 @@ class Pod:
     person: str
     variables: Mapping[str, str]
     values: PodValues
+    room: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -149,9 +152,20 @@ def pod(made: Pod, form: Form, before: Sequence[Object], host_public: str) -> Ob
     if made.values.gang:
         spec |= {"hostname": made.name, "subdomain": made.values.gang}
     main = spec["containers"][0]
+    if fabric := _fabric(made):
+        main["resources"] = {kind: {**values, **fabric} for kind, values in main["resources"].items()}
     texts = {**made.variables, "GPUCTL_NOTE": STAYS if disk else NO_DISK, "GPUCTL_VARIABLES": _for_sshd(made.variables)}
     main["env"] = [*main["env"], *({"name": name, "value": text} for name, text in sorted(texts.items()))]
     return item
+
+
+def _fabric(made: Pod) -> dict[str, str]:
+    """EFA adapters of a session, and huge pages for them where the node has enough."""
+    if not made.values.efa:
+        return {}
+    pages = amount(made.room.get(kube_nodes.HUGE_PAGES)) or 0
+    huge = {kube_nodes.HUGE_PAGES: "5120Mi"} if pages >= HUGE_PAGES_OF_EFA else {}
+    return {kube_nodes.EFA: str(made.values.efa), **huge}
 
 
 def _marked(item: Object, made: Pod) -> Object:
@@ -190,26 +204,6 @@ def numbers(text: str) -> tuple[int, ...]:
     except ValueError:
         return ()
     return tuple(plain) if isinstance(plain, list) and all(type(one) is int for one in plain) else ()
-
-
-def claim_name(disk: str) -> str:
-    """Name of the claim of a disk: accounts and names of disks may have letters that Kubernetes does not take."""
-    return f"disk-{hashlib.sha256(disk.encode()).hexdigest()[:16]}"
-
-
-def claim(service: str, disk: str, person: str, sizes: Sizes) -> Object:
-    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": sizes.disk}}}
-    if sizes.storage_class:
-        spec["storageClassName"] = sizes.storage_class
-    labels = {"app.kubernetes.io/managed-by": "gpuctl", model.PART_LABEL: "disk"}
-    meta = {"name": claim_name(disk), "labels": labels, "annotations": {SERVICE: service, DISK: disk, PERSON: person}}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
-
-
-def is_disk(item: Object, service: str, disk: str) -> bool:
-    """True for the claim of a disk of this service; another one's people may be others with the same names."""
-    notes = item["metadata"].get("annotations") or {}
-    return (notes.get(SERVICE), notes.get(DISK)) == (service, disk)
 
 
 def read_use(output: str) -> Use:

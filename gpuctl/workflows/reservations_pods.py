@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from gpuctl.reservations.agent import (
     NodeSession,
     NotObeyed,
     NotReady,
+    NoWhole,
     PodLogin,
     PodValues,
     Unable,
@@ -37,9 +39,12 @@ from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
-from gpuctl.workflows import eks_pod, eks_pod_jupyter, reservations_pod_objects
+from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, reservations_pod_objects
 from gpuctl.workflows.eks_access import Place
-from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, PERSON, RESERVATION, SERVICE, Pod, Sizes
+from gpuctl.workflows.eks_pod_read import touch
+from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE
+from gpuctl.workflows.reservations_disks import ClusterDisks
+from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, RESERVATION, Pod, Sizes
 
 Object = dict[str, Any]
 ANSWER_S, GREETING_S = 10.0, 3.0
@@ -81,19 +86,26 @@ class ClusterSite:
     rooms: Mapping[str, Mapping[str, str]]
     clock: Callable[[], float] = time.monotonic
 
+    @property
+    def disks(self) -> ClusterDisks:
+        sizes = self.request.sizes
+        return ClusterDisks(self.cluster, self.stored.identity, sizes.disk, sizes.storage_class)
+
 
 class PodNode:
     """A node of a cluster. Its sessions are the pods with the labels of this service that are meant for it.
 
     The highest fence is kept in memory: no other process serves the database, and one that was restarted begins with
     a higher fence. Pods of others that have GPUs close the node: which GPUs are theirs is known to the kubelet alone.
-    So does a cluster that refuses a pod or does not start it, for `CLOSED_S`: no fault of who waits.
+    So does a cluster that refuses a pod or does not start it, for `CLOSED_S`: no fault of who waits. A node that offers
+    fewer EFA adapters than it had takes no session of all of its GPUs for that time.
     """
 
     def __init__(self, name: str, gpus: int, site: ClusterSite) -> None:
         self.name, self._gpus, self._site = name, gpus, site
         self._fence = 0
         self._closed: tuple[str, float] | None = None  # why the node takes no session, and until when
+        self._no_whole: tuple[str, float] | None = None  # why it takes no whole one
         self._since: dict[tuple[str, str], float] = {}  # state and uid of a pod -> when it was first read in it
 
     # ---- orders -----------------------------------------------------------------------------------------------------
@@ -105,6 +117,8 @@ class PodNode:
         with _as_a_node():
             if order.kind is OrderKind.PREPARE:
                 self._prepare(order, person, variables or {}, pod)
+            elif order.kind is OrderKind.ACCESS:
+                self._give_access(order, values=pod)
             elif order.kind is OrderKind.CLEAR:
                 self._end([one for one in self._ours() if _session(one) == (order.reservation, order.attempt)])
             else:
@@ -121,6 +135,12 @@ class PodNode:
             return
         if others := self._others():
             raise InUse(f"{others[0]}; end it first")
+        if values.efa and (offered := self._adapters()) < values.efa:
+            reason = (
+                f"it offers {offered} of {values.efa} EFA adapters to pods: its device plugin has withdrawn the others"
+            )
+            self._no_whole = reason, self._site.clock() + CLOSED_S
+            raise NoWhole(reason)
         try:
             self._make(order, person, variables, values)
         except Unreachable:
@@ -128,6 +148,11 @@ class PodNode:
         except GpuctlError as error:
             self._fail(str(error), values)
         raise NotReady("its pod was made")
+
+    def _adapters(self) -> int:
+        """EFA adapters that the node offers now."""
+        node = self._site.cluster.get(self._site.cluster.kind("v1", "Node"), self.name) or {}
+        return kube_nodes.adapters((node.get("status") or {}).get("allocatable"))
 
     def _check_start(self, pod: Object, values: PodValues) -> None:
         """Return if a pod is ready and its sshd answers; `NotReady` while it may become so."""
@@ -157,13 +182,13 @@ class PodNode:
 
     def _make(self, order: Order, person: str, variables: Mapping[str, str], values: PodValues) -> None:
         cluster, request = self._site.cluster, self._site.request
-        keys = public_keys.parse(values.keys, "reservation", f"make the session {order.reservation}")
+        keys = public_keys.read(values.keys).keys
         room = self._site.rooms.get(self.name, {})
         image = values.image or request.image
         form = request.sizes.form(image, len(order.gpus), self._gpus, room, jupyter=values.jupyter)
-        made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values)
+        made = Pod(self._site.stored.identity, self.name, order, person, dict(variables), values, room)
         if values.disk:
-            self._make_disk(values.disk, person)
+            self._site.disks.make_claim(values.disk, person, existed=values.disk_made)
         private, public = pair()
         needed = reservations_pod_objects.prerequisites(made, form, keys, private)
         for part in needed:
@@ -173,18 +198,20 @@ class PodNode:
         with contextlib.suppress(Conflict):  # made by an earlier try whose answer was lost: the next order reads it
             cluster.once(Request(f"make {name_of(body)}", "POST", path, AS_GPUCTL, body))
 
-    def _make_disk(self, disk: str, person: str) -> None:
-        """The claim of a disk, which no session owns: it stays."""
-        cluster = self._site.cluster
-        service = self._site.stored.identity
-        claim = reservations_pod_objects.claim(service, disk, person, self._site.request.sizes)
-        kind = cluster.kind("v1", "PersistentVolumeClaim")
-        present = cluster.get(kind, claim["metadata"]["name"])
-        if present is None:
-            with contextlib.suppress(Conflict):
-                cluster.ask(Request(f"make {name_of(claim)}", "POST", cluster.path_of(kind), AS_GPUCTL, claim))
-        elif not reservations_pod_objects.is_disk(present, service, disk):
-            raise NotObeyed(f"{name_of(present)} was not made for the disk {disk} of these reservations")
+    def _give_access(self, order: Order, values: PodValues | None) -> None:
+        """Write the keys of everybody to the Secret of a session; `NotReady` until its pod has them."""
+        cluster, pod = self._site.cluster, self._pod(order.reservation, order.attempt)
+        meta = pod["metadata"]
+        secret = cluster.get(cluster.kind("v1", "Secret"), model.keys_name(meta["name"]))
+        if secret is None or values is None or _session(secret) != (order.reservation, order.attempt):
+            raise NotObeyed("the Secret of its keys was deleted: only those who are logged in stay")
+        encoded = base64.b64encode(values.keys.encode()).decode()
+        if (secret.get("data") or {}).get(scripts.AUTHORIZED) != encoded:
+            eks_pod_keys.write_keys(cluster, secret, public_keys.read(values.keys).keys, None)
+            with contextlib.suppress(Forbidden):  # without the right to change pods it takes a minute longer
+                touch(cluster, _place(pod), pod, model.KEYS, values.keys)
+        if self._run(meta["name"], ["cat", f"{scripts.KEYS}/{scripts.AUTHORIZED}"]) != values.keys:
+            raise NotReady("its pod does not have the new keys yet, which takes up to two minutes")
 
     def _end(self, pods: Sequence[Object]) -> None:
         """Delete pods, and what belongs to them once they are gone."""
@@ -246,7 +273,10 @@ class PodNode:
             over = [pod for pod in ours if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]]
             sessions = [_as_session(pod) for pod in ours if pod not in over]
             ends = {_label(pod, RESERVATION): _why_ended(pod) for pod in over}
-            return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends)
+            if self._no_whole is not None and self._site.clock() >= self._no_whole[1]:
+                self._no_whole = None
+            no_whole = self._no_whole[0] if self._no_whole else ""
+            return Observation(self.name, fence, sessions, self._others(), self._why_closed(node), ends, no_whole)
 
     def _why_closed(self, node: Object) -> str:
         if self._closed is not None and self._site.clock() >= self._closed[1]:

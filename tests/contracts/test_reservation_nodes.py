@@ -7,7 +7,8 @@ import pwd
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.rig.reservations.world import ALL, SLOW, Faults, World
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = pwd.getpwnam(ACCOUNT).pw_uid
 ADA = Caller(ACCOUNT, "vision")
+GAMES = pwd.getpwnam("games").pw_uid
 SESSIONS = "var/lib/gpuctl/reservations/sessions.json"
 
 
@@ -44,6 +46,12 @@ def root(tmp_path: Path) -> Path:
 def node(factory: NodeFactory, root: Path) -> Callable[[], VisitedNode]:
     """Starts the node, and starts it again."""
     return lambda: factory(root, 4)
+
+
+@pytest.fixture
+def games_is_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no accounts of people: one of a daemon stands in for them."""
+    monkeypatch.setattr(gpu_sessions, "is_addable", lambda uid: uid == GAMES)
 
 
 def order(kind: OrderKind, fence: int, id_: str = "r1", gpus: tuple[int, ...] = (0, 1)) -> Order:
@@ -82,6 +90,113 @@ def test_a_session_gives_gpus_and_variables_to_its_account_and_takes_them_back(
     assert agent.observe(4).sessions == []
     assert not script.exists()
     assert not (root / "etc/profile.d/gpuctl-reservations.sh").exists()
+
+
+@contextmanager
+def opened(device: str, uid: int) -> Iterator[subprocess.Popen[str]]:
+    """A program of an account that has a device open."""
+    code = f"import os, sys; gpu = open({device!r}); os.setuid({uid}); print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-SIc", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        yield program
+        program.stdin.close()
+
+
+def give(fence: int, *people: str, id_: str = "r1", attempt: int = 1) -> Order:
+    return Order(OrderKind.ACCESS, "gpu-1", fence, id_, attempt, (0, 1), people=people)
+
+
+@pytest.mark.usefixtures("games_is_a_person")
+def test_added_people_have_the_gpus_and_variables_until_the_session_ends(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})
+    for fence in (1, 1):  # an order without an answer is given again
+        agent.obey(give(fence, "games"), ACCOUNT)
+    assert access(root, 4) == [sorted([UID, GAMES])] * 2 + [[], []]
+    script = root / "run/gpuctl-reservations/games.sh"
+    assert "GPU-a,GPU-b" in script.read_text()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})  # late, given again
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+    assert node().observe(1).sessions == [Session("r1", 1, (0, 1))]
+    agent.obey(give(2), ACCOUNT)
+    assert (access(root, 4)[0], script.exists()) == ([UID], False)
+    agent.obey(give(3, "games"), ACCOUNT)
+    agent.obey(order(OrderKind.CLEAR, 4), ACCOUNT)
+    assert (access(root, 4), script.exists()) == ([[], [], [], []], False)
+
+
+@pytest.mark.usefixtures("games_is_a_person")
+def test_people_without_an_account_are_named_and_the_others_get_access(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    with pytest.raises(NotObeyed, match="there is no account 4242"):
+        agent.obey(give(1, "4242", "games"), ACCOUNT)
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+
+
+@pytest.mark.parametrize("person", ["root", "games", "nobody"])
+def test_root_and_daemons_are_not_added_so_that_their_programs_go_on(
+    node: Callable[[], VisitedNode], root: Path, person: str
+) -> None:
+    agent, device = node(), str(root / "dev/nvidia1")
+    uid = pwd.getpwnam(person).pw_uid
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    with pytest.raises(NotObeyed, match=f"no account {person} of a person: it is one of root or of a daemon"):
+        agent.obey(give(1, person), ACCOUNT)
+    assert access(root, 4)[0] == [UID]
+    with opened(device, uid) as program:
+        agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
+        assert program.poll() is None
+
+
+@pytest.mark.usefixtures("games_is_a_person")
+def test_an_added_person_has_the_variables_and_programs_of_their_sessions_as_before(
+    node: Callable[[], VisitedNode], root: Path
+) -> None:
+    agent, script = node(), root / "run/gpuctl-reservations/games.sh"
+    agent.obey(order(OrderKind.PREPARE, 1, "r2", (3,)), "games", {"CUDA_VISIBLE_DEVICES": "GPU-d", "NODE_RANK": "1"})
+    before = script.read_text()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT, {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"})
+    agent.obey(give(1, "games"), ACCOUNT)
+    assert access(root, 4)[0] == sorted([UID, GAMES])
+    assert script.read_text() == before
+    with opened(str(root / "dev/nvidia3"), GAMES) as program:
+        agent.obey(order(OrderKind.CLEAR, 2), ACCOUNT)
+        assert program.poll() is None
+    assert (access(root, 4)[3], script.read_text()) == ([GAMES], before)
+
+
+def test_a_session_that_does_not_exist_is_given_to_nobody(node: Callable[[], VisitedNode], root: Path) -> None:
+    agent = node()
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    for wrong in (give(1, "games", id_="r2"), give(1, "games", attempt=2)):
+        with pytest.raises(NotObeyed, match="it has no session"):
+            agent.obey(wrong, ACCOUNT)
+    assert access(root, 4)[0] == [UID]
+
+
+@pytest.mark.usefixtures("games_is_a_person")
+@pytest.mark.parametrize("last", [order(OrderKind.CLEAR, 2), give(2)])
+def test_a_program_of_an_added_person_ends_with_the_access(
+    node: Callable[[], VisitedNode], root: Path, last: Order
+) -> None:
+    agent, device = node(), str(root / "dev/nvidia1")
+    agent.obey(order(OrderKind.PREPARE, 1), ACCOUNT)
+    agent.obey(give(1, "games"), ACCOUNT)
+    code = f"import os, time; gpu = open({device!r}); os.setuid({GAMES}); print('open', flush=True); time.sleep(10)"
+    with subprocess.Popen([sys.executable, "-SIc", code], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        assert agent.observe(1).open_by == ()
+        agent.obey(last, ACCOUNT)
+        assert program.wait(5) in (-15, -9)
 
 
 def test_an_old_order_is_refused(node: Callable[[], VisitedNode], root: Path) -> None:

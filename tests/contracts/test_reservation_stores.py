@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.reservations.rules.commands import Cancel, Message, Submit, handle, receipt_key
+from gpuctl.reservations.rules import disks
+from gpuctl.reservations.rules.commands import Cancel, Command, Message, Submit, handle, receipt_key
 from gpuctl.reservations.rules.decision import Change, Decision, Draft
+from gpuctl.reservations.rules.disks import CreateDisk, DeleteDisk, RenameDisk
 from gpuctl.reservations.rules.model import AuditEntry, Clock, Disk, Node, Receipt, Site, Slot, State, Usage
 from gpuctl.reservations.rules.plan import plan
 from gpuctl.reservations.rules.requests import Request
@@ -57,6 +59,27 @@ def test_what_is_committed_is_loaded(store: Store) -> None:
     assert book.nodes["gpu-1"].allocated == (id_,) * 8
     assert book.disks == {"ada/data": Disk("ada/data", "ada", id_, version=2)}
     assert book.clock.at == NOW + 1
+
+
+def test_a_disk_that_is_deleted_leaves_the_store_and_its_name_can_be_used_again(store: Store, factory: Factory) -> None:
+    def send(command: Command, key: str) -> None:
+        decision, answer = handle(store.load(), Message(command, ADA, key), NOW, None)
+        assert answer.accepted, answer.message
+        store.commit(decision)
+
+    send(CreateDisk("data"), "k1")
+    draft = Draft(store.load(), NOW, "disks")
+    disks.report(draft, "ada/data", "ada/data", "")
+    store.commit(draft.decision())
+    stale = store.load()
+    send(RenameDisk("data", "old"), "k2")
+    assert list(store.load().disks) == ["ada/old"]
+    with pytest.raises(Conflict):
+        store.commit(handle(stale, Message(DeleteDisk("data"), ADA, "k3"), NOW, None)[0])
+    send(CreateDisk("data"), "k4")
+    assert {disk.volume_id for disk in store.load().disks.values()} == {"ada/data", "ada/data~2"}
+    if not isinstance(store, MemoryStore):
+        assert factory().load().disks == store.load().disks
 
 
 def test_a_snapshot_is_not_changed_by_later_writes(store: Store) -> None:

@@ -28,7 +28,10 @@ KINDS = {
     "DaemonSet": "daemonsets",
     "Ingress": "ingresses",
     "Gateway": "gateways",
+    "VolumeSnapshot": "volumesnapshots",
+    "VolumeSnapshotClass": "volumesnapshotclasses",
 }
+OF_THE_CLUSTER = ("StorageClass", "Namespace", "Node", "VolumeSnapshotClass")
 
 
 class StandinNamespace(Cluster):
@@ -45,7 +48,7 @@ class StandinNamespace(Cluster):
         self._versions = itertools.count(1)
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in ("StorageClass", "Namespace", "Node"))
+        return Kind(api_version, kind, KINDS[kind], namespaced=kind not in OF_THE_CLUSTER)
 
     def once(self, request: Request, silent_s: float = 0) -> Object:
         path = urlsplit(request.path).path

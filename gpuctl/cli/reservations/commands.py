@@ -63,7 +63,7 @@ def show_(id_: str | None, form: Output, socket: Path) -> None:
     """Show a reservation; without ID your only one."""
     from gpuctl.reservations.client import Client
 
-    row = Client(socket).mine(id_, "show a reservation")
+    row = Client(socket).mine(id_, "show a reservation", shared=True)
     if form != "table":
         output.data(row, form)
     else:
@@ -143,6 +143,60 @@ def edit_(id_: str | None, name: str | None, hours: float | None, form: Output, 
     _result(client.send(Edit(row["id"], name, None if hours is None else round(hours * 3600))), form)
 
 
+@click.command(name="add-user")
+@click.argument("id_", metavar="ID")
+@click.argument("name", metavar="NAME")
+@options.public_keys
+@options.output
+@socket_option
+def add_user_(
+    id_: str, name: str, key_files: tuple[Path, ...], github: Sequence[str], form: Output, socket: Path
+) -> None:
+    """Let NAME, an account on the service's machine, into your reservation until it ends.
+
+    NAME can log in, read the log and see it, and cannot extend or cancel it. Where sessions are pods, --key or --github
+    name the public keys of NAME; on hosts NAME logs in as ever, and gets access to the GPUs.
+    """
+    from gpuctl.domain import public_keys
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.access import AddUser
+    from gpuctl.workflows.eks_pod_keys import KeySources, read_keys
+
+    keys = public_keys.text(read_keys(KeySources(key_files, ()))) if key_files else ""
+    client = Client(socket)
+    row = client.mine(id_, "add somebody to a reservation")
+    _result(client.send(AddUser(row["id"], name, keys, " ".join(github))), form)
+
+
+@click.command(name="remove-user")
+@click.argument("id_", metavar="ID")
+@click.argument("name", metavar="NAME")
+@options.output
+@socket_option
+def remove_user_(id_: str, name: str, form: Output, socket: Path) -> None:
+    """Take the access to your reservation from NAME, whom you have added."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.access import RemoveUser
+
+    client = Client(socket)
+    row = client.mine(id_, "remove somebody from a reservation")
+    _result(client.send(RemoveUser(row["id"], name)), form)
+
+
+@click.command(name="leave")
+@click.argument("id_", metavar="ID")
+@options.output
+@socket_option
+def leave_(id_: str, form: Output, socket: Path) -> None:
+    """Give up your access to somebody else's reservation, to which its owner has added you."""
+    from gpuctl.reservations.client import Client
+    from gpuctl.reservations.rules.access import RemoveUser
+
+    client = Client(socket)
+    row = client.mine(id_, "leave a reservation", shared=True)
+    _result(client.send(RemoveUser(row["id"])), form)
+
+
 @click.command(name="cancel")
 @id_argument
 @options.output
@@ -183,7 +237,7 @@ def env_(id_: str | None, socket: Path) -> None:
 
     from gpuctl.reservations.client import Client
 
-    row = Client(socket).mine(id_, "print the variables of a session")
+    row = Client(socket).mine(id_, "print the variables of a session", shared=True)
     variables = row["environment"].get(os.uname().nodename)
     if row["state"] != "active" or variables is None:
         wrong = f"reservation {row['id']} is {row['state']}, and has no session on this host"
@@ -214,7 +268,7 @@ def connect_(id_: str | None, node: str | None, socket: Path) -> None:
     from gpuctl.workflows import reservations_connect
 
     client = Client(socket)
-    row = client.mine(id_, "connect to a reservation", chooser())
+    row = client.mine(id_, "connect to a reservation", chooser(), shared=True)
     sys.exit(reservations_connect.connect(client, row, node, ()))
 
 
@@ -232,7 +286,7 @@ def jupyter_(id_: str | None, token: bool, local: int | None, socket: Path) -> N
     from gpuctl.workflows import reservations_connect
 
     client = Client(socket)
-    row = client.mine(id_, "use Jupyter of a reservation", chooser())
+    row = client.mine(id_, "use Jupyter of a reservation", chooser(), shared=True)
     if token:
         click.echo(reservations_connect.jupyter_token(client, row))
         return
@@ -248,7 +302,7 @@ def logs_(id_: str | None, node: str | None, socket: Path) -> None:
     from gpuctl.reservations.client import Client
 
     doing, client = "read the log of a reservation", Client(socket)
-    row = client.mine(id_, doing, chooser())
+    row = client.mine(id_, doing, chooser(), shared=True)
     if not row["slots"]:
         raise InvalidInput(doing, f"reservation {row['id']} is {row['state']}", "it has no pod yet")
     for line in client.logs(row["id"], node or row["slots"][0]["node"]):
@@ -264,7 +318,7 @@ def ssh_config_(id_: str | None, socket: Path) -> None:
     from gpuctl.workflows import reservations_connect
 
     client = Client(socket)
-    row = client.mine(id_, "print the ssh configuration of a reservation")
+    row = client.mine(id_, "print the ssh configuration of a reservation", shared=True)
     click.echo(reservations_connect.entries(client, row), nl=False)
 
 

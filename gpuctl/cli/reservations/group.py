@@ -7,10 +7,11 @@ import click
 from gpuctl.cli.shared.click_groups import Group
 
 _COMMANDS = (
-    *("availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
-    *("list", "logs", "queue", "show", "ssh-config", "tunnel"),
+    *("add-user", "availability", "cancel", "connect", "demo", "edit", "env", "extend", "history", "jupyter", "keep"),
+    *("leave", "list", "logs", "queue", "remove-user", "show", "ssh-config", "tunnel"),
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
+_MEMBERS["disk"] = "gpuctl.cli.reservations.disk:disk"
 _MEMBERS["serve"] = "gpuctl.cli.reservations.serve:serve_"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,17 @@ socket_option = click.option(
 @click.option("--disk", help="Disk of yours that stays; made at its first use. Where sessions are pods.")
 @click.option("--image", default="", help="Image of the session, where sessions are pods.  [default: the site's]")
 @click.option("--jupyter", is_flag=True, help="Run Jupyter in the session, where sessions are pods.")
+@click.option("--docker", is_flag=True, help="Refused: Docker would give every GPU of the node; it prints what to use.")
 @options.public_keys
 @click.option(
     "--agent/--no-agent", default=True, show_default=True, help="Public keys of the ssh agent may log in to a pod."
+)
+@click.option(
+    "--add-user",
+    "users",
+    metavar="NAME[=GITHUB]",
+    multiple=True,
+    help="Let this account in, too; where sessions are pods, with the keys of this GitHub user. May be repeated.",
 )
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is active.")
 @options.output
@@ -53,9 +62,11 @@ def reserve(
     disk: str | None,
     image: str,
     jupyter: bool,
+    docker: bool,
     key_files: tuple[Path, ...],
     github: Sequence[str],
     agent: bool,
+    users: Sequence[str],
     wait: bool,
     form: Output,
     socket: Path,
@@ -71,6 +82,7 @@ def reserve(
     client = Client(socket)
     keys = _keys(client, key_files, github, agent)
     request = Request(gpus, gpu_type, round(hours * 3600), name, disk, keys, image, jupyter)
+    request = replace(request, github=" ".join(github), users=_words(users), docker=docker)
     row = client.submit(request)["reservation"]
     if wait:
         row = _wait(client, row)
@@ -88,11 +100,21 @@ def _keys(client: Client, files: Sequence[Path], github: Sequence[str], agent: b
     from gpuctl.workflows.eks_pod_keys import KeySources, read_keys
 
     if client.state().get("pods"):
-        return public_keys.text(read_keys(KeySources(files, github, agent)))
+        return public_keys.text(read_keys(KeySources(files, (), agent)))  # the service reads those of GitHub
     if files or github:
         wrong = "sessions of this site are accounts of hosts"
         raise InvalidInput(DOING, wrong, "leave out --key and --github: you log in as on any host")
     return ""
+
+
+def _words(users: Sequence[str]) -> str:
+    """People to add as the service takes them; `InvalidInput` for one that would count as several."""
+    for user in users:
+        if user != "".join(user.split()) or not user:
+            raise InvalidInput(
+                "reserve GPUs", f"--add-user {user!r} is not NAME or NAME=GITHUB", "such as --add-user bob"
+            )
+    return " ".join(users)
 
 
 def _wait(client: Client, row: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +155,8 @@ def show(row: dict[str, Any]) -> None:
         ["id", "state", "GPUs", "type", "where", "until", "name"],
         [[row["id"], row["state"], row["gpus"], row["gpu_type"], place(row), until, row["name"]]],
     )
-    if row.get("warning"):  # a service of an older version answers none
-        click.echo(_warned(row["warning"]))
-    if row.get("idle_end"):
-        click.echo(f"it ends early, as nobody uses it; to keep it: gpuctl reservations keep {row['id']} --hours 1")
+    for line in _notes(row):
+        click.echo(line)
     if row["state"] == "queued":
         click.echo(f"position {row['position']}, starts {start(row)}: {row['reason']}")
     elif row["state"] == "active":
@@ -146,6 +166,25 @@ def show(row: dict[str, Any]) -> None:
             click.echo('to use them in a shell: eval "$(gpuctl reservations env)"')
     elif row["reason"]:
         click.echo(row["reason"])
+
+
+def _notes(row: dict[str, Any]) -> Iterator[str]:
+    """Lines about a reservation; a service of an older version answers some of them not."""
+    if row.get("warning"):
+        yield _warned(row["warning"])
+    if row.get("idle_end"):
+        yield f"it ends early, as nobody uses it; to keep it: gpuctl reservations keep {row['id']} --hours 1"
+    if row.get("users"):
+        yield f"access for: {', '.join(row['users'])}" + _access(row)
+    if row.get("github_trouble"):
+        yield f"keys of GitHub cannot be read again, the earlier ones stay: {row['github_trouble']}"
+
+
+def _access(row: dict[str, Any]) -> str:
+    """Nodes on which the latest change of who has access is not in force yet, and why."""
+    if row["state"] != "active" or not row["without_access"]:
+        return ""
+    return f"; not yet on {', '.join(row['without_access'])}" + (f": {row['access']}" if row["access"] else "")
 
 
 def _warned(warning: dict[str, Any]) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gpuctl.workflows.reservations_pods import PodsRequest
 
 
+_FILES_IN_ONE_WORD = ("--inventory=", "--kubeconfig=", "--github-token=", "-i")
+
+
 @dataclass(frozen=True)
 class PodOptions:
     """Options of a cluster; `cpu` and `memory` are those of one GPU's part, "" for its share of the node."""
@@ -51,6 +54,7 @@ class ServeCommand:
     lost_after: float
     idle_after: float | None
     state: Path
+    github_token: Path | None
     web: str
     print_unit: bool
     socket: Path
@@ -116,6 +120,12 @@ pod_options = options.together(
         help="Folder of the database.",
     ),
     click.option(
+        "--github-token",
+        metavar="FILE",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="File with a token of GitHub, for more than 60 readings of users in an hour; it needs no rights.",
+    ),
+    click.option(
         "--web",
         metavar="[ADDRESS:]PORT",
         default="",
@@ -138,11 +148,12 @@ def serve_(request: ServeCommand) -> None:
     at = serve.page_address(request.web) if request.web else None
     if request.print_unit:
         path = None if request.inventory is None else find_inventory(request.inventory).absolute()
-        click.echo(_unit(serve.UNIT, path, request.pods), nl=False)
+        click.echo(_unit(serve.UNIT, path, request.pods, request.github_token), nl=False)
         return
+    token = _token(request.github_token)
     ask, limits = _nodes(request), _limits(request)
     serve_options = serve.ServeOptions(
-        request.socket, request.state, request.gpu_type, tuple(request.admins), limits, web=at
+        request.socket, request.state, request.gpu_type, tuple(request.admins), limits, web=at, github_token=token
     )
     with serve.running(serve_options, ask) as step:
         click.echo(f"reservations are served at {request.socket}", err=True)
@@ -177,6 +188,22 @@ def _nodes(request: ServeCommand) -> Callable[[Stored], Fleet] | None:
         hosts = reservations_nodes.chosen(reservations_nodes.FleetRequest(request.inventory, request.limit))
         return lambda stored: reservations_nodes.fleet(hosts, request.gpu_type, stored, _notify)
     return None
+
+
+def _token(path: Path | None) -> str:
+    """A token of GitHub; "" without one. `InvalidInput` for a file that others read, or that has none."""
+    if path is None:
+        return ""
+    doing = f"read the token of GitHub in {path}"
+    if path.stat().st_mode & 0o077:
+        raise InvalidInput(doing, "other accounts can read it", f"chmod 600 {shlex.quote(str(path))}")
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(doing, str(error), "write the token into it, and nothing else") from error
+    if not token.isascii() or len(token.split()) != 1:
+        raise InvalidInput(doing, "it is not one word", "write the token into it, and nothing else")
+    return token
 
 
 def _notify(text: str) -> None:
@@ -221,7 +248,7 @@ def _pods_request(request: PodOptions) -> PodsRequest:
     return PodsRequest(request.context, request.namespace, request.image, labels, sizes, files)
 
 
-def _unit(text: str, inventory: Path | None, request: PodOptions) -> str:
+def _unit(text: str, inventory: Path | None, request: PodOptions, token: Path | None) -> str:
     """The unit with the options of this call; files by absolute paths, since a unit starts in another folder.
 
     A unit has no KUBECONFIG: the one of now is named.
@@ -235,12 +262,13 @@ def _unit(text: str, inventory: Path | None, request: PodOptions) -> str:
         given.remove(command)  # the first: a later one is a value
     options, words = list[str](), iter(given)
     for word in words:
-        if word in ("--inventory", "-i", "--kubeconfig"):
+        if word in ("--inventory", "-i", "--kubeconfig", "--github-token"):
             next(words)
-        elif word != "--print-unit" and not word.startswith(("--inventory=", "--kubeconfig=", "-i")):
+        elif word != "--print-unit" and not word.startswith(_FILES_IN_ONE_WORD):
             options.append(word)
     options += [] if inventory is None else ["--inventory", str(inventory)]
     if request.context:
         options += ["--kubeconfig", str(request.kubeconfig or reservations_cluster.kubeconfig())]
+    options += [] if token is None else ["--github-token", str(token.absolute())]
     program = Path(sys.argv[0]).absolute()
     return text.format(program=program, options="".join(f" {shlex.quote(word)}" for word in options))

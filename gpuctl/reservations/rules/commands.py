@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.reservations.rules import requests
+from gpuctl.domain import public_keys
+from gpuctl.reservations.rules import access, disks, requests
+from gpuctl.reservations.rules.access import AddUser, RemoveUser
 from gpuctl.reservations.rules.decision import Decision, Draft
-from gpuctl.reservations.rules.model import HOUR, Book, Caller, Disk, Receipt, Reservation, State
+from gpuctl.reservations.rules.disks import DISK_COMMANDS, CloneDisk, CreateDisk, DeleteDisk, DiskCommand, RenameDisk
+from gpuctl.reservations.rules.model import HOUR, Book, Caller, GithubKeys, Receipt, Reservation, State
 from gpuctl.reservations.rules.pool import Pool, release_s
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.rules.state_machine import Event
@@ -19,7 +22,10 @@ from gpuctl.reservations.rules.state_machine import Event
 
 @dataclass(frozen=True)
 class Submit:
+    """`resolved`: keys of the users of GitHub of the request, which the service has read."""
+
     request: Request
+    resolved: tuple[GithubKeys, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,13 @@ class Keep:
     seconds: int
 
 
-Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep
+Command: TypeAlias = Submit | Cancel | Extend | Edit | Keep | AddUser | RemoveUser | DiskCommand
 
 
 def fingerprint(command: Command) -> str:
-    """Digest of a command's content."""
+    """Digest of a command's content, as its sender wrote it."""
+    if isinstance(command, Submit | AddUser):
+        command = replace(command, resolved=())
     content = json.dumps([type(command).__name__, asdict(command)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -104,13 +112,31 @@ def handle(book: Book, message: Message, now: int, previous: Receipt | None) -> 
     answer = Receipt(receipt_key(caller, key), digest, draft.now, accepted=True, reservation="", message="")
     try:
         reservation, text = _HANDLERS[type(command)](draft, command, caller, key)
-    except InvalidInput as refusal:
-        answer = replace(answer, accepted=False, message=str(refusal), hint=refusal.hint)
+    except InvalidInput as error:
+        answer = replace(answer, accepted=False, message=str(error), hint=error.hint)
         draft = Draft(book, now, caller.person)
-        draft.note(f"refuse {type(command).__name__.lower()}", getattr(command, "reservation", ""), str(refusal))
+        draft.note(refusal(command), subject(command, caller), str(error))
         return draft.decision(answer), answer
     answer = replace(answer, reservation=reservation, message=text)
     return draft.decision(answer), answer
+
+
+def check(book: Book, message: Message, now: int) -> None:
+    """`InvalidInput` if a command is refused on this snapshot; nothing is decided."""
+    draft = Draft(book, now, message.caller.person)
+    _HANDLERS[type(message.command)](draft, message.command, message.caller, message.key)
+
+
+def refusal(command: Command) -> str:
+    """Action of a refused command in the audit."""
+    return f"refuse {type(command).__name__.lower()}"
+
+
+def subject(command: Command, caller: Caller) -> str:
+    """Subject of a command in the audit."""
+    if isinstance(command, DISK_COMMANDS):
+        return command.disk if "/" in command.disk else f"{caller.person}/{command.disk}"
+    return getattr(command, "reservation", "")
 
 
 def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[str, str]:
@@ -120,7 +146,9 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
     if waiting >= limits.queued_per_person:
         hint = "cancel one, or wait until one starts"
         raise InvalidInput(requests.DOING, f"{waiting} of your requests wait already, as many as are allowed", hint)
-    disk = _disk(draft, caller, request.disk) if request.disk else None
+    disk = disks.first_use(draft, caller, request.disk, requests.DOING) if request.disk else None
+    pods = draft.book.site.pods
+    users = access.users_of(request.users, command.resolved, caller.person, requests.DOING, pods=pods)
     new = Reservation(
         id=reservation_id(caller, key),
         person=caller.person,
@@ -134,20 +162,25 @@ def _submit(draft: Draft, command: Submit, caller: Caller, key: str) -> tuple[st
         since_at=draft.now,
         name=request.name,
         disk=disk,
-        keys=requests.authorized_keys(request.keys) if draft.book.site.pods else "",
+        keys=requests.authorized_keys(request.keys) if draft.book.site.pods and request.keys else "",
         image=request.image,
         jupyter=request.jupyter,
+        github=access.resolved(request.github.split(), command.resolved, requests.DOING),
+        users=users,
+        access=int(bool(users)),
     )
+    _check_any_key(draft, new)
+    access.check_size(new, requests.DOING)
     draft.move(new, Event.ACCEPT, "within the limits")
+    if users:
+        draft.note("add user", new.id, ", ".join(new.people[1:]))
     return new.id, "accepted"
 
 
-def _disk(draft: Draft, caller: Caller, name: str) -> str:
-    full = f"{caller.person}/{name}"
-    if full not in draft.book.disks:
-        draft.put(Disk(full, caller.person))
-        draft.note("create disk", full, "first use")
-    return full
+def _check_any_key(draft: Draft, reservation: Reservation) -> None:
+    """`InvalidInput` for a pod to which its owner could not log in."""
+    if draft.book.site.pods and not reservation.keys and not any(one.keys for one in reservation.github):
+        raise InvalidInput(requests.DOING, "there is no public key to log in with", public_keys.ADD_KEYS)
 
 
 def _cancel(draft: Draft, command: Cancel, caller: Caller, _: str) -> tuple[str, str]:
@@ -218,6 +251,7 @@ def _edit(draft: Draft, command: Edit, caller: Caller, _: str) -> tuple[str, str
     changed = replace(reservation, **fields)
     gpus = changed.total_gpus
     request = Request(gpus, changed.gpu_type, changed.length_s, changed.name, None, changed.keys, changed.image)
+    request = replace(request, github=" ".join(one.login for one in changed.github))
     requests.check(request, requests.catalogue(draft.book))
     draft.put(changed)
     draft.note("edit", reservation.id, ", ".join(f"{name} {value}" for name, value in fields.items()))
@@ -255,4 +289,10 @@ _HANDLERS: dict[type[Command], Handler] = {
     Extend: _extend,
     Edit: _edit,
     Keep: _keep,
+    AddUser: access.add_user,
+    RemoveUser: access.remove_user,
+    CreateDisk: disks.create,
+    CloneDisk: disks.clone,
+    RenameDisk: disks.rename,
+    DeleteDisk: disks.delete,
 }

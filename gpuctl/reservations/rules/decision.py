@@ -12,6 +12,8 @@ from gpuctl.reservations.rules.model import (
     AuditEntry,
     Book,
     Clock,
+    Disk,
+    DiskState,
     Node,
     Receipt,
     Reservation,
@@ -59,15 +61,22 @@ def key(row: Row) -> tuple[str, str]:
     return ("node" if isinstance(row, Node) else "disk"), row.name
 
 
+def is_over(row: Row) -> bool:
+    """True for a reservation that has ended, and for a disk that was deleted: neither is in a snapshot."""
+    if isinstance(row, Reservation):
+        return row.state in TERMINAL
+    return isinstance(row, Disk) and row.state is DiskState.DELETED
+
+
 def apply(book: Book, changes: Sequence[Change]) -> Book:
-    """The snapshot after the changes; reservations that are over leave it. Only tables that change are copied."""
+    """The snapshot after the changes; what is over leaves it. Only tables that change are copied."""
     tables: dict[str, dict[str, Any]] = {}
     for change in changes:
         kind, name = key(change.row)
         if kind not in tables:
             tables[kind] = dict(_table(book, kind))
         tables[kind][name] = change.row
-        if isinstance(change.row, Reservation) and change.row.state in TERMINAL:
+        if is_over(change.row):
             del tables[kind][name]
     return Book(
         book.site,
@@ -147,6 +156,7 @@ class Draft:
         if reservation.disk is not None:
             self.put(replace(self.book.disks[reservation.disk], attached=reservation.id))
         fresh: dict[str, Any] = {"ready": (), "cleared": (), "active_at": None, "expires_at": None, "outcome": None}
+        fresh |= {"without_access": tuple(slot.node for slot in slots) if reservation.access else ()}
         fresh |= {"slots": slots, "attempt": reservation.attempt + 1, "allocated_at": self.now}
         return self.move(reservation, Event.START, reason, **fresh)
 

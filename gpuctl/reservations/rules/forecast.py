@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpuctl.core.text import named, plural
@@ -28,8 +28,10 @@ class Wait:
     latest_at: int | None
 
 
-def forecast(book: Book, now: int, silent: Mapping[str, int] | None = None) -> dict[str, Wait]:
-    """The wait of every queued request, by id, in the order of the queue. `silent`: see `plan.plan`."""
+def forecast(
+    book: Book, now: int, silent: Mapping[str, int] | None = None, no_whole: Collection[str] = ()
+) -> dict[str, Wait]:
+    """The wait of every queued request, by id, in the order of the queue. `silent`, `no_whole`: see `plan.plan`."""
     waiting = queue.ordered(book, now, fair_share.use_now(book, now))
     quotas = queue.Quotas(book)
     waits: dict[str, Wait] = {}
@@ -38,6 +40,7 @@ def forecast(book: Book, now: int, silent: Mapping[str, int] | None = None) -> d
         running, planned = Pool.of(book, gpu_type, now), Pool.of(book, gpu_type, now)
         for pool in (running, planned):
             pool.hold(silent or {})
+            pool.hold_whole(no_whole)
         waits |= _of_type(book, ahead, quotas, running, planned, sorted((silent or {}).keys() & running.free_at.keys()))
     return waits
 

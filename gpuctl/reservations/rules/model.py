@@ -24,6 +24,17 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+class DiskState(StrEnum):
+    """READY disks can be used. A LOST one has no volume any more; DELETED ones leave the database."""
+
+    MAKING = "being made"
+    COPYING = "being copied"
+    READY = "ready"
+    LOST = "lost"
+    DELETING = "being deleted"
+    DELETED = "deleted"
+
+
 class NodeState(StrEnum):
     """READY nodes take reservations. A LOST node that is back is CLEANING until no old session is left."""
 
@@ -66,7 +77,7 @@ class Site:
     """Rules of a site. `shares`: group -> share of the machines, 1 if not listed. `aliases`: name -> GPU type.
 
     `pods`: sessions are pods, which people reach with their public keys, and not accounts of hosts. `disks`: sessions
-    can have a disk that stays.
+    can have a disk that stays. `no_copies`: why disks cannot be cloned, "" if they can.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -74,6 +85,7 @@ class Site:
     aliases: Mapping[str, str] = field(default_factory=dict)
     pods: bool = False
     disks: bool = True
+    no_copies: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,24 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class GithubKeys:
+    """Public keys of a GitHub user, one a line. The `id` says who it is: a name can become somebody else's."""
+
+    login: str
+    id: int
+    keys: str
+
+
+@dataclass(frozen=True)
+class AddedUser:
+    """A person whom the owner of a reservation has given access. `keys` and `github`: where sessions are pods."""
+
+    person: str
+    keys: str = ""
+    github: tuple[GithubKeys, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reservation:
     """One request and what became of it. `gpus` is per node; `nodes` above 1 are a gang: all or none.
 
@@ -92,7 +122,8 @@ class Reservation:
     latest start that was promised. `outcome`: the state that follows ENDING. `warned_min`: the most urgent warning that
     was sent; `unwarned`: nodes it has not reached, where it is tried again. `idle_at`: end because of idleness.
     `keep_until_at`: idle detection is off until then. `keys`: public ssh keys of a pod, one a line; `image`: of a pod,
-    "" for the site's. `jupyter`: it runs Jupyter.
+    "" for the site's. `jupyter`: it runs Jupyter. `github`: keys of its owner from GitHub. `access`: counts changes of
+    who has access; `without_access`: nodes that have not carried out the last one, and `access_reason`: why.
     """
 
     id: str
@@ -127,7 +158,17 @@ class Reservation:
     keys: str = ""
     image: str = ""
     jupyter: bool = False
+    github: tuple[GithubKeys, ...] = ()
+    users: tuple[AddedUser, ...] = ()
+    access: int = 0
+    without_access: tuple[str, ...] = ()
+    access_reason: str = ""
     version: int = 0
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Everybody who may log in: the owner, then the added people."""
+        return self.person, *(user.person for user in self.users)
 
     @property
     def total_gpus(self) -> int:
@@ -185,12 +226,25 @@ class Usage:
 
 @dataclass(frozen=True)
 class Disk:
-    """A person's disk; `attached` is the only reservation that may write to it."""
+    """A person's disk; `attached` is the only reservation that may write to it.
+
+    `volume`: name under which its volume was made, "" for `name`. `made`: the volume has existed. `source`: volume that
+    it is copied from. `reason`: what work on it waits for, or why it is lost.
+    """
 
     name: str  # "ada/data"
     person: str
     attached: str | None = None
     version: int = 0
+    state: DiskState = DiskState.READY
+    volume: str = ""
+    made: bool = False
+    source: str = ""
+    reason: str = ""
+
+    @property
+    def volume_id(self) -> str:
+        return self.volume or self.name
 
 
 @dataclass(frozen=True)

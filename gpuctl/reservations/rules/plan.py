@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gpuctl.core.text import named
@@ -12,16 +12,18 @@ from gpuctl.reservations.rules.model import Reservation, Slot
 from gpuctl.reservations.rules.pool import Pool, longest_hold_s, unusable
 
 
-def plan(draft: Draft, silent: Mapping[str, int] | None = None) -> None:
+def plan(draft: Draft, silent: Mapping[str, int] | None = None, no_whole: Collection[str] = ()) -> None:
     """Start what fits, and promise a start to the first request of each type that does not.
 
-    `silent`: nodes that do not answer now, with the instant at which they count as lost.
+    `silent`: nodes that do not answer now, with the instant at which they count as lost. `no_whole`: nodes that take no
+    session of all of their GPUs; without another node such a request has no promise, and keeps no smaller one waiting.
     """
     waiting = queue.ordered(draft.book, draft.now, fair_share.use_now(draft.book, draft.now))
     quotas = queue.Quotas(draft.book)
     for gpu_type in dict.fromkeys(reservation.gpu_type for reservation in waiting):
         pool = Pool.of(draft.book, gpu_type, draft.now)
         pool.hold(silent or {})
+        pool.hold_whole(no_whole)
         _Pass(draft, pool, quotas).run([reservation for reservation in waiting if reservation.gpu_type == gpu_type])
 
 
@@ -90,7 +92,11 @@ class _Pass:
         if start is None:
             if reservation.promised_at is not None:
                 self.draft.put(replace(reservation, promised_at=None))
-                self.draft.note("withdraw promise", reservation.id, f"too few usable nodes; not usable: {lost}")
+                self.draft.note(
+                    "withdraw promise",
+                    reservation.id,
+                    "too few usable nodes" + (f"; not usable: {lost}" if lost else ""),
+                )
             return
         at = start if reservation.promised_at is None else self._revised(reservation, start, lost)
         self.head, self.promise = reservation, at

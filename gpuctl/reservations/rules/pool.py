@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gpuctl.reservations.rules.model import Book, Limits, Node, NodeState, Reservation, Slot, State
 
 FREE = 0  # free now
+NEVER = 1 << 62  # not free as long as this is known
 
 
 def release_at(reservation: Reservation, limits: Limits, now: int) -> int:
@@ -64,6 +65,12 @@ class Pool:
             free_at = self.free_at[node]
             self.restore([(node, gpu, max(free_at[gpu], silent[node])) for gpu in range(len(free_at))])
 
+    def hold_whole(self, no_whole: Collection[str]) -> None:
+        """Take one GPU of these nodes, the one that is free last, as never free: no request has all of them."""
+        for node in self.free_at.keys() & set(no_whole):
+            free_at = self.free_at[node]
+            self.restore([(node, max(range(len(free_at)), key=free_at.__getitem__), NEVER)])
+
     def free_gpus(self) -> int:
         return sum(map(self._free, self.free_at))
 
@@ -103,7 +110,8 @@ class Pool:
     def _choices(self, nodes: int, gpus: int) -> Iterator[list[tuple[int, str]]]:
         """For each zone that is large enough: its nodes that are free first, with the instants."""
         for members in self._zones.values():
-            times = [(free[gpus - 1], node) for node in members if len(free := self._ordered[node]) >= gpus]
+            ordered = ((self._ordered[node], node) for node in members)
+            times = [(free[gpus - 1], node) for free, node in ordered if len(free) >= gpus and free[gpus - 1] < NEVER]
             if len(times) >= nodes:
                 yield [min(times)] if nodes == 1 else sorted(times)[:nodes]
 

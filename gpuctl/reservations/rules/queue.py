@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuctl.reservations.rules import fair_share
-from gpuctl.reservations.rules.model import Book, Reservation, State
+from gpuctl.reservations.rules.model import Book, DiskState, Reservation, State
 from gpuctl.reservations.rules.state_machine import HOLDING
 
 
@@ -36,6 +36,7 @@ class Quotas:
         self._persons: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._promised_disks: dict[str, str] = {}
+        self._copied = {disk.source for disk in book.disks.values() if disk.source}
         for reservation in book.reservations.values():
             if reservation.state in HOLDING or reservation.promised_at is not None:
                 self.add(reservation)
@@ -62,7 +63,12 @@ class Quotas:
     def _disk_block(self, reservation: Reservation) -> str:
         if reservation.disk is None:
             return ""
-        attached = self._disks[reservation.disk].attached or self._promised_disks.get(reservation.disk)
+        disk = self._disks[reservation.disk]
+        if disk.state is not DiskState.READY:
+            return f"disk {disk.name} is {disk.state}" + (f": {disk.reason}" if disk.reason else "")
+        if disk.volume_id in self._copied:
+            return f"disk {disk.name} is being cloned"
+        attached = disk.attached or self._promised_disks.get(reservation.disk)
         if attached is None or attached == reservation.id:
             return ""
         return f"disk {reservation.disk} is attached or promised to reservation {attached}"

@@ -26,7 +26,7 @@ class Observation:
     """Sessions of one node at one time; `fence` is the highest that the node knew then.
 
     `open_by`: programs that have a GPU open without a session. `closed`: another reason why it takes no session.
-    `ends`: reservation -> why its session is over.
+    `ends`: reservation -> why its session is over. `no_whole`: why it takes no session of all of its GPUs.
     """
 
     node: str
@@ -35,6 +35,7 @@ class Observation:
     open_by: Sequence[str] = ()
     closed: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
+    no_whole: str = ""
 
 
 def repair(draft: Draft) -> None:

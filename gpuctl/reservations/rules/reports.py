@@ -17,6 +17,7 @@ from gpuctl.reservations.rules.state_machine import HOLDING, Event
 class OrderKind(StrEnum):
     PREPARE = "prepare"
     CLEAR = "clear"
+    ACCESS = "give access"
     CLEAN_NODE = "clean node"
     OBSERVE = "observe"
 
@@ -25,7 +26,8 @@ class OrderKind(StrEnum):
 class Order:
     """A task for a node. `fence`: the node obeys if it knows none that is higher, and remembers this one.
 
-    `keep`: reservations and attempts whose sessions go on while a node is cleaned.
+    `keep`: reservations and attempts whose sessions go on while a node is cleaned. `access`: as in `Reservation`;
+    `people`: who has access beside the owner.
     """
 
     kind: OrderKind
@@ -35,6 +37,8 @@ class Order:
     attempt: int = 0
     gpus: tuple[int, ...] = ()
     keep: tuple[tuple[str, int], ...] = ()
+    access: int = 0
+    people: tuple[str, ...] = ()
 
 
 def orders(book: Book) -> list[Order]:
@@ -53,7 +57,26 @@ def orders(book: Book) -> list[Order]:
             for slot in reservation.slots
             if slot.node not in done and book.nodes[slot.node].state is NodeState.READY
         ]
-    return todo
+    return [*todo, *_access_orders(book)]
+
+
+def _access_orders(book: Book) -> list[Order]:
+    """Orders that give sessions to the people of now; who is added before the session is ready gets it then."""
+    return [
+        Order(
+            OrderKind.ACCESS,
+            slot.node,
+            book.nodes[slot.node].fence,
+            row.id,
+            row.attempt,
+            slot.gpus,
+            access=row.access,
+            people=row.people[1:],
+        )
+        for row in book.in_state(State.ACTIVE)
+        for slot in row.slots
+        if slot.node in row.without_access and book.nodes[slot.node].state is NodeState.READY
+    ]
 
 
 def _in_time(book: Book, node: str) -> tuple[tuple[str, int], ...]:
@@ -88,6 +111,12 @@ def session_failed(draft: Draft, id_: str, attempt: int, node: str, reason: str)
     """A node could not prepare the session."""
     if reservation := _current(draft.book, id_, attempt, node, State.PREPARING):
         draft.move(reservation, Event.FAIL, f"{node}: {reason}")
+
+
+def session_refused(draft: Draft, id_: str, attempt: int, node: str, reason: str) -> None:
+    """A node does not prepare the session, for a reason of its site: the request is queued again, however often."""
+    if reservation := _current(draft.book, id_, attempt, node, State.PREPARING):
+        draft.move(reservation, Event.RETRY, f"{node}: {reason}")
 
 
 def node_in_use(draft: Draft, name: str, reason: str) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NoReturn
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.strict_yaml import did_you_mean
@@ -40,7 +41,7 @@ ALIASES: Mapping[str, str] = {
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}")
-MOST_KEYS = 20_000  # characters of the public keys of a request
+MOST_KEYS = 20_000  # characters of the public keys of a command, and of a user of GitHub
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Catalogue:
 class Request:
     """A request before its check. `gpus` is the total; `gpu_type` None means the only one of the site.
 
-    `keys` (public ssh keys, one a line), `image` and `jupyter`: where sessions are pods.
+    `keys` (public ssh keys, one a line), `image`, `jupyter` and `github` (users of GitHub, separated by spaces): where
+    sessions are pods. `users`: people to add, separated by spaces, in pods as NAME=GITHUB_USER. `docker`: is refused.
     """
 
     gpus: int = 1
@@ -78,6 +80,9 @@ class Request:
     keys: str = ""
     image: str = ""
     jupyter: bool = False
+    github: str = ""
+    users: str = ""
+    docker: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,23 @@ def _check_session(request: Request, table: Catalogue) -> None:
         raise InvalidInput(DOING, "sessions of this site are accounts of hosts", f"leave out {option}")
     if request.image and not _IMAGE.fullmatch(request.image):
         raise InvalidInput(DOING, f"{request.image!r} is not a valid image", "it is such as registry/name:tag")
-    if table.pods:
+    if request.docker:
+        _refuse_docker(table)
+    if request.github and not table.pods:
+        raise InvalidInput(DOING, "sessions of this site are accounts of hosts", "leave out --github")
+    if table.pods and (request.keys or not request.github):
         authorized_keys(request.keys)
+
+
+def _refuse_docker(table: Catalogue) -> NoReturn:
+    """Docker's daemon is root for everybody who may use it: no GPU would belong to one person alone."""
+    if table.pods:
+        wrong = (
+            "a pod of a session has no privileges, and Docker needs them; so does a rootless one, for its namespaces"
+        )
+        raise InvalidInput(DOING, wrong, "name the image that you would run with --image")
+    wrong = "who may use Docker on a host is root there, and can open every GPU"
+    raise InvalidInput(DOING, wrong, "use rootless podman, which has the GPUs of your account and no others")
 
 
 def authorized_keys(text: str) -> str:

@@ -7,7 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.reservations.rules.model import Clock, Disk, Node, NodeState, Reservation, Row, Slot, State, Usage
+from gpuctl.reservations.rules.model import (
+    AddedUser,
+    Clock,
+    Disk,
+    DiskState,
+    GithubKeys,
+    Node,
+    NodeState,
+    Reservation,
+    Row,
+    Slot,
+    State,
+    Usage,
+)
 
 
 def encode(row: Row) -> str:
@@ -24,8 +37,15 @@ def _reservation(plain: dict[str, Any]) -> Reservation:
     plain["outcome"] = None if plain["outcome"] is None else State(plain["outcome"])
     plain["slots"] = tuple(Slot(slot["node"], tuple(slot["gpus"])) for slot in plain["slots"])
     plain["ready"], plain["cleared"] = tuple(plain["ready"]), tuple(plain["cleared"])
-    plain["unwarned"] = tuple(plain.get("unwarned", ()))
+    for name in ("unwarned", "without_access"):
+        plain[name] = tuple(plain.get(name, ()))
+    plain["github"] = _github(plain)
+    plain["users"] = tuple(AddedUser(**{**user, "github": _github(user)}) for user in plain.get("users", ()))
     return Reservation(**plain)
+
+
+def _github(plain: dict[str, Any]) -> tuple[GithubKeys, ...]:
+    return tuple(GithubKeys(**one) for one in plain.get("github", ()))
 
 
 def _node(plain: dict[str, Any]) -> Node:
@@ -38,6 +58,6 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Row]] = {
     "reservation": _reservation,
     "node": _node,
     "usage": lambda plain: Usage(**plain),
-    "disk": lambda plain: Disk(**plain),
+    "disk": lambda plain: Disk(**{**plain, "state": DiskState(plain.get("state", DiskState.READY))}),
     "clock": lambda plain: Clock(**plain),
 }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuctl.reservations.rules.decision import Decision, apply, key
-from gpuctl.reservations.rules.model import AuditEntry, Book, Clock, Node, Receipt, Reservation, Row, Site
-from gpuctl.reservations.rules.state_machine import TERMINAL
+from gpuctl.reservations.rules.decision import Decision, apply, is_over, key
+from gpuctl.reservations.rules.model import AuditEntry, Book, Clock, Disk, Node, Receipt, Reservation, Row, Site
 from gpuctl.reservations.stores.base import Conflict
 
 
@@ -56,6 +55,9 @@ class MemoryStore:
         return len(old)
 
     def _write(self, row: Row) -> None:
+        if isinstance(row, Disk) and is_over(row):  # another one may get its name
+            del self._versions[key(row)]
+            return
         self._versions[key(row)] = row.version
-        if isinstance(row, Reservation) and row.state in TERMINAL:
+        if isinstance(row, Reservation) and is_over(row):
             self._over[row.id] = row

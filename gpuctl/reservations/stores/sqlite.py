@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import cast
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.reservations.rules.decision import Change, Decision, apply, key
-from gpuctl.reservations.rules.model import AuditEntry, Book, Node, Receipt, Reservation, Row, Site
-from gpuctl.reservations.rules.state_machine import TERMINAL
+from gpuctl.reservations.rules.decision import Change, Decision, apply, is_over, key
+from gpuctl.reservations.rules.model import AuditEntry, Book, Disk, Node, Receipt, Reservation, Row, Site
 from gpuctl.reservations.stores.base import Conflict
 from gpuctl.reservations.stores.codec import decode, encode
 
@@ -127,7 +126,10 @@ class SqliteStore:
     def _write(self, change: Change) -> None:
         row = change.row
         kind, name = key(row)
-        over = isinstance(row, Reservation) and row.state in TERMINAL
+        if isinstance(row, Disk) and is_over(row):  # another one may get its name
+            self._delete(change)
+            return
+        over = is_over(row)
         person, finished_at = (row.person, row.finished_at) if isinstance(row, Reservation) else (None, None)
         values = (row.version, int(not over), person, finished_at, encode(row))
         update = (
@@ -141,6 +143,12 @@ class SqliteStore:
             self._db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", [kind, name, *values])
         except sqlite3.IntegrityError:
             raise Conflict(f"{kind} {name} exists already") from None
+
+    def _delete(self, change: Change) -> None:
+        kind, name = key(change.row)
+        delete = "DELETE FROM rows WHERE kind=? AND key=? AND version=?"
+        if self._db.execute(delete, [kind, name, change.expected]).rowcount != 1:
+            raise Conflict(f"{kind} {name} is not of version {change.expected}")
 
     def _write_receipt(self, receipt: Receipt | None) -> None:
         if receipt is None:
@@ -192,7 +200,14 @@ class SqliteStore:
         if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
             fence = max(existing.fence, node.fence)
             login = {"address": node.address, "port": node.port}
-            facts = {"uuids": node.uuids, "place": node.place, "zone": node.zone, "fence": fence, **login}
+            facts = {
+                "efa": node.efa,
+                "uuids": node.uuids,
+                "place": node.place,
+                "zone": node.zone,
+                "fence": fence,
+                **login,
+            }
             current = replace(existing, **facts)  # type: ignore[arg-type]
             if current != existing:
                 self._write(Change(replace(current, version=existing.version + 1), existing.version))

@@ -16,9 +16,13 @@ import pytest
 import urllib3
 
 from gpuctl.edges import ports
+from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.ssh_keys import pair
+from gpuctl.reservations.agent import NotReady
 from gpuctl.reservations.serve import stored
-from gpuctl.workflows.reservations_pod_objects import Sizes, claim
+from gpuctl.workflows.reservations_disk_objects import SNAPSHOT_API, claim, claim_name
+from gpuctl.workflows.reservations_disks import ClusterDisks
+from gpuctl.workflows.reservations_pod_objects import Sizes
 from tests.integration.cluster.deploy import lab
 from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES, WITH_JUPYTER, real_node
 from tests.integration.reservations.test_single_server import CALL
@@ -111,7 +115,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("cluster")
     for path in (folder, *folder.parents[:2]):
         path.chmod(0o755)
-    with real_node(folder, {"nvidia.com/gpu": "4"}) as plane:
+    with real_node(folder, {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "2"}) as plane:
         home = folder / "home"
         (home / ".ssh").mkdir(mode=0o700, parents=True)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh/id_ed25519")], check=True)
@@ -120,6 +124,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
             site = Site(plane, Gpuctl(home), Path(at) / "s")
+            with (home / "passwd").open("a") as accounts:
+                accounts.write("games:x:5:60:games:/usr/games:/usr/sbin/nologin\n")
             try:
                 site.serve()
                 _bring_disk(site, folder / VOLUMES)
@@ -138,7 +144,7 @@ def _of_the_service(plane: Plane) -> dict[str, Any]:
 def _bring_disk(site: Site, volumes: Path) -> None:
     """The claim as gpuctl makes it, and a folder that heeds fsGroup, as a CSI driver's volumes do."""
     plane, service = site.plane, stored(site.gpuctl.home / "state").identity
-    made = claim(service, "root/data", "root", SIZES)
+    made = claim(service, "root/data", "root", SIZES.disk, SIZES.storage_class)
     made["metadata"]["namespace"] = NAMESPACE
     plane.apply(made)
     url = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{made['metadata']['name']}"
@@ -159,10 +165,11 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
     assert "/workspace is the disk and stays when the session ends" in shell.stdout
     [pod] = site.pods()
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert "vpc.amazonaws.com/efa" not in pod["spec"]["containers"][0]["resources"]["limits"]
     assert (pod["status"]["qosClass"], pod["spec"]["nodeName"]) == ("Guaranteed", node.NAME)
     where = {"reservation": id_, "node": node.NAME}
     for verb in ("login", "tunnel"):
-        assert "it belongs to root, and you are 5" in site.call(verb, user="games", **where)["error"]
+        assert "it belongs to root, and you are games" in site.call(verb, user="games", **where)["error"]
     known = site.gpuctl.home / f".config/gpuctl/ssh/gpuctl-{id_}.known_hosts"
     path = site.config(id_)
     known.write_text(f"{known.read_text().split()[0]} {pair()[1]}\n")
@@ -171,6 +178,7 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
         argv, capture_output=True, text=True, check=False, timeout=60, env=site.gpuctl.environment()
     )
     assert (refused.returncode, "Host key verification failed" in refused.stderr) == (255, True)
+    _an_added_person_logs_in(site, id_)
     _warnings_are_shown(site, id_)
     site.cancel(id_)
     assert site.pods() == []
@@ -179,9 +187,102 @@ def test_a_session_is_a_pod_with_its_gpus_that_its_owner_alone_reaches(site: Sit
         *site.plane.get("configmap", namespace=NAMESPACE)["items"],
     ]
     assert [item["metadata"]["name"] for item in left if id_ in item["metadata"]["name"]] == []
-    again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")
+    again = site.reserve("--gpus", "4", "--hours", "1", "--disk", "data")  # the whole node
+    [whole] = site.pods()
+    assert whole["spec"]["containers"][0]["resources"]["limits"]["vpc.amazonaws.com/efa"] == "2"
+    assert site.ssh(again["id"], "echo $GPUCTL_EFA_ADAPTERS").stdout.split()[-1] == "2"
     assert site.ssh(again["id"], "ls /workspace").stdout.split()[-1] == "stays"
     site.cancel(again["id"])
+
+
+def test_disks_are_made_renamed_and_deleted_by_their_owner_and_a_clone_says_why_not(site: Site) -> None:
+    def claims() -> list[str]:
+        items = site.plane.get("persistentvolumeclaims", namespace=NAMESPACE)["items"]
+        return [item["metadata"]["annotations"]["gpuctl/disk"] for item in items]
+
+    def disks() -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in site.run("reservations", "disk", "list", "--output", "json").json}
+
+    made = site.run("reservations", "disk", "create", "scratch")
+    assert (made.code, "disk scratch is being made" in made.out) == (0, True), made.err
+    assert "root/scratch" in claims()
+    assert site.run("reservations", "disk", "rename", "scratch", "models").code == 0
+    site.until(lambda: disks()["models"]["size"])
+    assert disks()["models"]["size"] == SIZES.disk
+    assert "root/scratch" in claims()
+    refused = site.run("reservations", "disk", "clone", "models", "copy")
+    assert (refused.code, "the storage class nfs is not known to copy volumes" in refused.err) == (2, True)
+    theirs = site.call("deletedisk", user="games", key="key-00001", command={"disk": "root/models"})
+    assert "it belongs to root, and you are games" in theirs["error"]
+    unasked = site.run("reservations", "disk", "delete", "models")
+    assert (unasked.code, "everything on it will be deleted" in unasked.err) == (2, True)
+    assert site.run("reservations", "disk", "delete", "models", "--yes").code == 0
+    site.until(lambda: "models" not in disks())
+    assert "root/scratch" not in claims()
+
+
+def test_a_real_api_takes_the_copies_of_disks_with_the_rights_of_the_service(site: Site) -> None:
+    """Without a storage driver: what it would make of the claims is not tested."""
+    plane, driver = site.plane, "rook-ceph.rbd.csi.ceph.com"
+    of_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "ceph"}}
+    plane.apply({**of_class, "provisioner": driver})
+    cluster = kube.connect("lab", NAMESPACE, [site.gpuctl.home / "kubeconfig"])
+    disks = ClusterDisks(cluster, "service-of-a-test", "1Gi", "ceph")
+    disks.make("root/source", "root")
+    copies = {"root/by-clone": "PersistentVolumeClaim", "root/by-snapshot": "VolumeSnapshot"}
+    with pytest.raises(NotReady, match="is Pending"):
+        disks.copy("root/by-clone", "root", "root/source")
+    group = "snapshot.storage.k8s.io"
+    for kind, plural in (("VolumeSnapshot", "volumesnapshots"), ("VolumeSnapshotClass", "volumesnapshotclasses")):
+        definition = lab.crd(group, "v1", kind, plural, kind == "VolumeSnapshot")
+        definition["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, of a test"}
+        plane.apply(definition)
+        lab.wait_for(lambda plural=plural: plane.serves(f"{group}/v1", plural))
+    plane.apply(
+        {"apiVersion": SNAPSHOT_API, "kind": "VolumeSnapshotClass", "metadata": {"name": "s"}, "driver": driver}
+    )
+    with pytest.raises(NotReady, match="is being taken"):
+        disks.copy("root/by-snapshot", "root", "root/source")
+    [taken] = plane.api("GET", f"/apis/{group}/v1/namespaces/{NAMESPACE}/volumesnapshots")["items"]
+    at = f"/apis/{group}/v1/namespaces/{NAMESPACE}/volumesnapshots/{taken['metadata']['name']}"
+    plane.api("PATCH", at, {"status": {"readyToUse": True}})
+    with pytest.raises(NotReady, match="is Pending"):
+        disks.copy("root/by-snapshot", "root", "root/source")
+    for volume, kind in copies.items():
+        claim_of = plane.api("GET", f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{claim_name(volume)}")
+        assert claim_of["spec"]["dataSource"]["kind"] == kind
+    assert {volume.id for volume in disks.volumes()} == {"root/source", *copies}
+    for volume in ("root/source", *copies):
+        lab.wait_for(lambda volume=volume: _is_deleted(disks, volume))
+    assert (disks.volumes(), plane.api("GET", at.rpartition("/")[0])["items"]) == ([], [])
+
+
+def _is_deleted(disks: ClusterDisks, volume: str) -> bool:
+    try:
+        disks.delete(volume)
+    except NotReady:
+        return False
+    return True
+
+
+def _an_added_person_logs_in(site: Site, id_: str) -> None:
+    """The kubelet brings the key of the account games into the pod that runs; games may see it, not extend it."""
+    private, public = pair()
+    key = site.gpuctl.home / "key-of-games"
+    key.with_suffix(".pub").write_text(public)
+    key.touch(0o600)
+    key.write_text(private)
+    added = site.run("reservations", "add-user", id_, "games", "--key", key.with_suffix(".pub"))
+    assert (added.code, "games gets access" in added.out) == (0, True), added.err
+    site.until(lambda: not site.show(id_)["without_access"])
+    login = ["ssh", "-F", str(site.config(id_)), "-o", "IdentitiesOnly=yes", "-i", str(key), f"gpuctl-{id_}", "id -u"]
+    environment = site.gpuctl.environment()
+    shell = subprocess.run(login, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert shell.stdout == "1000\n", shell.stderr
+    where = {"reservation": id_, "node": node.NAME}
+    assert site.call("login", user="games", **where)["alias"]
+    extend = {"key": "key-00002", "command": {"reservation": id_, "seconds": 60, "over_promise": False}}
+    assert "it belongs to root, and you are games" in site.call("extend", user="games", **extend)["error"]
 
 
 def _warnings_are_shown(site: Site, id_: str) -> None:

@@ -129,6 +129,21 @@ def test_two_people_have_their_gpus_at_the_same_time_and_nobody_elses(lab: Lab, 
     assert not host.exists("/etc/profile.d/gpuctl-reservations.sh")
 
 
+def test_an_added_person_has_the_gpus_on_each_server_until_the_session_ends(lab: Lab, servers: list[TestHost]) -> None:
+    servers[1].run("userdel", "bob")
+    row = lab.call(ADA, "submit", request={"gpus": 16, "length_s": HOUR, "users": "bob"})
+    lab.step()
+    assert opened(servers[0], "bob") == list(range(8))
+    assert servers[0].run("su", "-", "bob", "-c", "echo $NNODES").stdout.strip() == "2"
+    assert lab.row(row["id"]).access_reason == "lab-2: there is no account bob"
+    assert lab.row(row["id"]).without_access == ("lab-2",)
+    servers[1].run("useradd", "--create-home", "--shell", "/bin/bash", "bob")
+    lab.step()
+    assert (opened(servers[1], "bob"), lab.row(row["id"]).without_access) == (list(range(8)), ())
+    lab.cancel(ADA, row)
+    assert [opened(host, "bob") for host in servers] == [[], []]
+
+
 def test_connections_of_real_sshd_are_counted_by_account(lab: Lab) -> None:
     rows = [NodeSession("logged in", "admin", (0,)), NodeSession("away", "ada", (1,))]  # this visit is one of admin
     uses = lab.fleet.agents["lab-1"].use(rows)

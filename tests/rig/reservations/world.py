@@ -9,14 +9,16 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from gpuctl.reservations.rules import commands, expiry, ledger, plan, queue, reconcile, reports
+from gpuctl.reservations.rules import access, commands, disks, expiry, ledger, plan, queue, reconcile, reports
 from gpuctl.reservations.rules.commands import Message
 from gpuctl.reservations.rules.decision import Decision, Draft
 from gpuctl.reservations.rules.model import (
     AuditEntry,
     Book,
     Caller,
+    DiskState,
     Limits,
     Node,
     NodeState,
@@ -88,7 +90,7 @@ class Agent:
     silent_since: int | None = None
 
     def obey(self, order: Order, fails: bool) -> tuple[str, Order] | None:
-        if not self.reachable or order.fence < self.fence:
+        if not self.reachable or order.fence < self.fence or self._lacks(order):
             return None
         self.fence = order.fence
         if order.kind is OrderKind.PREPARE:
@@ -106,7 +108,12 @@ class Agent:
             kept = {id_: one for id_, one in self.sessions.items() if (id_, one[0]) in order.keep}
             self.sessions = kept
             return "clean", order
-        return "observed", order
+        return ("has access" if order.kind is OrderKind.ACCESS else "observed"), order
+
+    def _lacks(self, order: Order) -> bool:
+        """True for an order that gives people a session which does not exist."""
+        session = self.sessions.get(order.reservation)
+        return order.kind is OrderKind.ACCESS and (session is None or session[0] != order.attempt)
 
 
 class World:
@@ -139,6 +146,7 @@ class World:
         self.keys: dict[str, Message] = {}
         self.old_book = self.store.load()
         self.last_plan = 0
+        self.volumes: set[str] = set()
 
     def run(self, steps: int = 80) -> World:
         """Some random steps, then time without faults until everything is over."""
@@ -199,13 +207,27 @@ class World:
             command = commands.Cancel(draw.choice(live))
         elif kind < 0.95:
             command = commands.Extend(draw.choice(live), draw.choice([60, 600, 1800, -5]))
-        else:
+        elif kind < 0.97:
             command = commands.Edit(draw.choice(live), length_s=draw.choice([60, 600]))
+        else:
+            command = self._change_of_disk_or_people(draw.choice(live))
         message = Message(command, caller, f"k{self.sent}")
         if self.keys and draw.random() < 0.1:
             message = self.keys[draw.choice(sorted(self.keys))]  # a client that repeats itself
         self.keys[message.key] = message
         self._send(lambda: self._handle(message), redeliver=True)
+
+    def _change_of_disk_or_people(self, live: str) -> commands.Command:
+        draw = self.random
+        name, other = draw.sample(("data", "models", "old"), 2)
+        choices: list[commands.Command] = [
+            access.AddUser(live, draw.choice(("ada", "bob", "dee"))),
+            disks.CreateDisk(name),
+            disks.CloneDisk(name, other),
+            disks.RenameDisk(name, other),
+            disks.DeleteDisk(name),
+        ]
+        return draw.choice(choices)
 
     def _commands_under_way(self) -> bool:
         """True while a command has no answer: its message is delivered at least once."""
@@ -284,6 +306,7 @@ class World:
         for warning in expiry.warnings_due(self.store.load(), max(self._clock(), self.store.load().clock.at)):
             self._crash_point()
             self._decide("expiry", lambda draft, warning=warning: expiry.record_warning(draft, warning, 1))  # type: ignore[misc]
+        self._serve_disks()
         self._decide("expiry", expiry.tick)
         self._decide("planner", plan.plan)
         self.last_plan = self.now
@@ -291,6 +314,24 @@ class World:
         for order in [*reports.orders(book), *reports.observations(book)]:
             self._send(lambda order=order: self._to_agent(order))  # type: ignore[misc]
         self._crash_point()
+
+    def _serve_disks(self) -> None:
+        """The steps of `disk_work`: volumes are compared, then changed, and a crash may lose the report."""
+        seen = [disks.Volume(id_, id_.partition("/")[0], f"claim-of-{id_}") for id_ in sorted(self.volumes)]
+        self._decide("reconciler", lambda draft: disks.compare(draft, seen))
+        for disk in [one for one in self.store.load().disks.values() if one.state in disks.WORK]:
+            waits = "it is slow" if self.random.random() < 0.3 else ""
+            if not waits and disk.state is DiskState.DELETING:
+                self.volumes.discard(disk.volume_id)
+            elif not waits:
+                assert disk.state is not DiskState.COPYING or disk.source in self.volumes, f"{disk} has no source"
+                self.volumes.add(disk.volume_id)
+            report = partial(disks.report, name=disk.name, volume=disk.volume_id, waits=waits)
+            self._decide("disks", report)
+        book = self.store.load()
+        self.volumes |= {book.disks[row.disk].volume_id for row in book.in_state(State.ACTIVE) if row.disk}
+        volumes = [disk.volume_id for disk in book.disks.values()]
+        assert len(volumes) == len(set(volumes)), "two disks have one volume"
 
     def _watch_nodes(self) -> None:
         for name, agent in self.agents.items():
@@ -320,6 +361,8 @@ class World:
             reports.session_failed(draft, order.reservation, order.attempt, order.node, "no disk space")
         elif kind == "cleared":
             reports.session_cleared(draft, order.reservation, order.attempt, order.node)
+        elif kind == "has access":
+            access.granted(draft, order.reservation, order.access, order.node)
         elif kind == "clean":
             reports.node_clean(draft, order.node, order.fence)
         else:
@@ -412,6 +455,8 @@ def _check_ledger(book: Book) -> None:
     assert len(disks) == len(set(disks)), "a disk is attached twice"
     for row in book.in_state(*HOLDING):
         assert row.disk is None or book.disks[row.disk].attached == row.id
+    for row in book.reservations.values():
+        assert row.disk is None or row.disk in book.disks, f"the disk of {row.id} was deleted"
     assert len([row for row in book.in_state(State.QUEUED) if row.promised_at]) <= len(
         {row.gpu_type for row in queue.ordered(book, book.clock.at, {})}
     )

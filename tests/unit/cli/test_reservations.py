@@ -222,3 +222,64 @@ def test_the_demo_plays_a_day() -> None:
     output = CliRunner().invoke(app, ["reservations", "demo"]).output
     assert output.startswith("day 1 08:00  ada reserves 8 GPUs")
     assert output.endswith("nobody waits\n")
+
+
+def test_an_added_person_sees_the_session_and_logs_in_as_themselves(site: Site) -> None:
+    shown = site.run("reserve", "--gpus", "2", "--hours", "1", "--add-user", "bob")
+    assert "access for: bob" in shown.output
+    id_ = site.json("reservations", "show")["id"]
+    site.caller = BOB
+    assert "ssh bob@gpu-1" in site.run("reservations", "show").output
+    assert "User bob" in site.run("reservations", "ssh-config").output
+    site.caller = Caller("cy", "speech")
+    assert isinstance(site.run("reservations", "show").exception, GpuctlError)
+    site.caller = BOB
+    for words in (("extend", id_, "--hours", "1"), ("cancel", id_), ("add-user", id_, "cy")):
+        refused = site.run("reservations", *words)
+        assert "it belongs to ada, and you are bob" in str(refused.exception)
+    own = site.run("reservations", "cancel")  # without an id: only what is bob's own
+    assert "you have no reservation" in str(own.exception)
+
+
+def test_the_owner_adds_somebody_to_a_session_that_runs(site: Site) -> None:
+    id_ = site.json("reserve", "--gpus", "2", "--hours", "1", "--name", "sweep")["id"]
+    added = site.run("reservations", "add-user", "sweep", "bob")
+    assert added.output.splitlines()[0] == "bob gets access"
+    assert site.json("reservations", "show", id_)["users"] == ["bob"]
+    refused = site.run("reservations", "add-user", id_, "ada")
+    assert "it is the reservation of ada" in str(refused.exception)
+    twice = site.run("reserve", "--gpus", "1", "--add-user", "bob cy")
+    assert "is not NAME or NAME=GITHUB" in str(twice.exception)
+
+
+def test_who_is_added_reaches_their_sessions_as_before_and_can_leave(site: Site) -> None:
+    id_ = site.json("reserve", "--gpus", "2", "--hours", "1", "--add-user", "bob")["id"]
+    site.caller = BOB
+    assert site.json("reservations", "show")["id"] == id_  # the only one that bob can reach
+    mine = site.json("reserve", "--gpus", "1", "--hours", "1")["id"]
+    assert site.json("reservations", "show")["id"] == mine
+    assert site.json("reservations", "show", id_)["id"] == id_
+    left = site.run("reservations", "leave", id_)
+    assert left.output.splitlines()[0] == "bob has no access any more"
+    again = site.run("reservations", "leave", id_)
+    assert "bob was not added to it" in str(again.exception)
+    site.caller = ADA
+    assert site.json("reservations", "show", id_)["users"] == []
+    site.run("reservations", "add-user", id_, "cy")
+    assert site.run("reservations", "remove-user", id_, "cy").output.splitlines()[0] == "cy has no access any more"
+    assert [one["reason"] for one in site.json("reservations", "history", id_) if one["action"] == "remove user"] == [
+        "cy",
+        "bob",
+    ]
+
+
+@pytest.mark.parametrize(("text", "mode", "wrong"), [("abc", 0o644, "other accounts"), ("a b", 0o600, "one word")])
+def test_a_token_that_others_read_or_that_is_none_is_refused(
+    site: Site, tmp_path: Path, text: str, mode: int, wrong: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    refused = site.run("reservations", "serve", "--github-token", str(path))
+    assert wrong in str(refused.exception)
+    assert text not in str(refused.exception)

@@ -16,9 +16,10 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.edges.unix_socket import Stream
 from gpuctl.reservations import serve
-from gpuctl.reservations.agent import NotObeyed, NotReady, PodLogin, PodValues, Unable
+from gpuctl.reservations.agent import NotObeyed, NotReady, NoWhole, PodLogin, PodValues, Unable
 from gpuctl.reservations.demo import START, SimulatedNode
 from gpuctl.reservations.rules.model import HOUR, Caller, Node, Site
+from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.memory import MemoryStore
@@ -127,9 +128,9 @@ def test_nobody_but_its_owner_reaches_a_session_not_even_an_admin() -> None:
     for caller in (BOB, ROOT):
         assert f"it belongs to ada, and you are {caller.person}" in lab.ask(caller, "login", **where)["error"]
         with pytest.raises(InvalidInput, match="it belongs to ada"):
-            lab.service.tunnel(caller, where)
+            lab.service.pods.tunnel(caller, where)
     source, sink = os.pipe()
-    lab.service.tunnel(ADA, where)(sink)
+    lab.service.pods.tunnel(ADA, where)(sink)
     assert os.read(source, 100).decode() == f"{id_} 1"
     for descriptor in (source, sink):
         os.close(descriptor)
@@ -252,3 +253,47 @@ def test_a_person_has_a_number_of_connections_that_leaves_some_to_others(monkeyp
     assert isinstance(tunnels.answer(lab.service, ADA, where), Stream)
     for descriptor in (source, sink):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(("gpus", "adapters"), [(4, 16), (2, 0)])
+def test_only_a_session_of_a_whole_node_gets_its_adapters(gpus: int, adapters: int) -> None:
+    lab = Lab()
+    store = MemoryStore(Site(pods=True), [Node("n1", "h100", (None,) * 4, place="uid-1", efa=16)])
+    lab.service = Service(store, {"n1": lab.node}, lambda: lab.now)
+    row = lab.submit(gpus=gpus)
+    values = lab.node.values[-1]
+    assert values is not None
+    assert values.efa == adapters
+    assert row["environment"]["n1"].get("GPUCTL_EFA_ADAPTERS") == (str(adapters) if adapters else None)
+
+
+def test_a_node_that_takes_no_whole_session_takes_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, real = Lab(), StandinPods.obey
+
+    def obey(node: StandinPods, order: Order, *rest: Any) -> None:
+        if order.kind is OrderKind.PREPARE and len(order.gpus) == 4:
+            raise NoWhole("it offers 15 of 16 EFA adapters")
+        real(node, order, *rest)
+
+    def observe(node: StandinPods, fence: int) -> Observation:
+        return replace(SimulatedNode.observe(node, fence), no_whole="it offers 15 of 16 EFA adapters")
+
+    def states() -> dict[int, str]:
+        return {row["gpus"]: row["state"] for row in lab.service.answer(ADA, {"do": "state"})["reservations"]}
+
+    monkeypatch.setattr(StandinPods, "obey", obey)
+    monkeypatch.setattr(StandinPods, "observe", observe)
+    for gpus in (4, 2):
+        request = {"gpus": gpus, "length_s": HOUR, "keys": KEY}
+        lab.service.answer(ADA, {"do": "submit", "key": f"key-0000{gpus}", "request": request})
+    for _ in range(2):
+        lab.service.pass_once()
+        assert states() == {4: "queued", 2: "active"}
+    [node] = lab.service.answer(ADA, {"do": "state"})["nodes"]
+    assert (node["state"], node["reason"]) == ("ready", "it offers 15 of 16 EFA adapters")
+    monkeypatch.undo()
+    cancelled = next(row["id"] for row in lab.service.answer(ADA, {"do": "state"})["reservations"] if row["gpus"] == 2)
+    lab.service.answer(ADA, {"do": "cancel", "key": "key-00009", "command": {"reservation": cancelled}})
+    for _ in range(2):
+        lab.service.pass_once()
+    assert states() == {4: "active"}

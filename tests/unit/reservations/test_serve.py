@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.reservations import serve
 from gpuctl.reservations.rules.model import Caller
-from gpuctl.reservations.serve import alone, caller_of, stored, this_host
+from gpuctl.reservations.serve import alone, caller_of, has_account, stored, this_host
 
 
 def host(root: Path, count: int, *models: str) -> Path:
@@ -75,3 +77,24 @@ def test_the_identity_of_a_service_does_not_follow_the_name_of_its_host(
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "other", "", "", "")))
     after = stored(tmp_path)
     assert (after.identity, after.label) == (before.identity, f"other:{tmp_path}")
+
+
+def test_accounts_of_root_and_of_daemons_cannot_be_added() -> None:
+    assert [name for name in ("root", "daemon", "nobody", "no-such-account") if has_account(name)] == []
+
+
+def test_an_error_of_the_thread_for_keys_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "PASS_S", 0.001)
+    monkeypatch.setattr(serve, "END_S", 10)
+    done = threading.Event()
+
+    def fail() -> None:
+        done.set()
+        raise OSError("the disk is full")
+
+    keys = serve._Repeated(fail)
+    keys.check()
+    with keys.running():
+        assert done.wait(10)
+    with pytest.raises(OSError, match="the disk is full"):
+        keys.check()

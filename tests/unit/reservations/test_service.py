@@ -247,6 +247,28 @@ def test_a_node_in_doubt_takes_no_new_session_and_ends_old_ones() -> None:
     assert submit(demo, key="key-0004")["reservation"]["state"] == "queued"
 
 
+@pytest.mark.parametrize("trouble", [None, NotObeyed("there is no account bob"), OSError("no answer")])
+def test_added_people_are_warned_too_and_only_the_owner_counts(
+    monkeypatch: pytest.MonkeyPatch, trouble: Exception | None
+) -> None:
+    demo = Demo()
+    submit(demo, users="bob")
+    node, warned = demo.nodes["gpu-1"], list[str]()
+
+    def warn(person: str, text: str) -> Delivery:
+        warned.append(person)
+        if trouble and person == "bob":
+            raise trouble
+        return Delivery(1)
+
+    monkeypatch.setattr(node, "warn", warn)
+    demo.now += HOUR - 60
+    for _ in range(2):
+        demo.service.pass_once()
+    assert warned == ["ada", "bob"]
+    assert demo.state()["reservations"][0]["warning"]["not_delivered"] == []
+
+
 def test_a_warning_that_a_node_did_not_take_is_shown_as_that_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     demo = Demo()
     id_ = submit(demo)["reservation"]["id"]

@@ -15,7 +15,7 @@ from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import port_stream
 from gpuctl.edges.kube.cluster import Kind, Object
 from gpuctl.edges.ssh_keys import pair
-from gpuctl.reservations.agent import InUse, NodeSession, NotObeyed, NotReady, PodValues, Unable
+from gpuctl.reservations.agent import InUse, NodeSession, NotObeyed, NotReady, NoWhole, PodValues, Unable
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.model import Node
 from gpuctl.reservations.rules.reconcile import Session
@@ -23,7 +23,8 @@ from gpuctl.reservations.rules.reports import Order, OrderKind
 from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import reservations_cluster
 from gpuctl.workflows.reservations_cluster import node_of
-from gpuctl.workflows.reservations_pod_objects import USE, Sizes, claim, claim_name, read_use
+from gpuctl.workflows.reservations_disk_objects import claim, claim_name
+from gpuctl.workflows.reservations_pod_objects import USE, Sizes, read_use
 from gpuctl.workflows.reservations_pods import CLOSED_S, STUCK_S, ClusterSite, PodNode, PodsRequest
 from tests.rig.standin_namespace import StandinNamespace, merged
 
@@ -237,6 +238,86 @@ def test_clearing_ends_the_pod_and_removes_what_belongs_to_it_and_no_disk(cluste
         made.obey(PREPARE, "ada", {}, VALUES)
 
 
+def test_new_keys_are_written_to_the_secret_and_waited_for_in_the_pod(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, of_bob = prepared(cluster), pair()[1]
+    values = replace(VALUES, keys=f"{KEY} reservation\n{of_bob} github:bobgh\n")
+    inside = [VALUES.keys, values.keys]
+    monkeypatch.setattr(made, "_run", lambda *_: inside[0])
+    give = Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1), access=1, people=("bob",))
+    with pytest.raises(NotReady, match="does not have the new keys yet"):
+        made.obey(give, "ada", {}, values)
+    secret = cluster.items[cluster.name("Secret", "r1-1-keys")]
+    assert base64.b64decode(secret["data"]["authorized_keys"]).decode() == values.keys
+    writes = len(cluster.writes)
+    inside.pop(0)
+    made.obey(give, "ada", {}, values)
+    assert len(cluster.writes) == writes  # nothing is written twice
+    made.obey(give, "ada", {}, values)
+
+
+def test_keys_change_also_without_the_right_to_change_pods(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, keys = prepared(cluster), f"{pair()[1]} bob\n"
+    monkeypatch.setattr(made, "_run", lambda *_: keys)
+    cluster.refuse = lambda request: Forbidden(request.doing, "no") if "/pods/" in request.path else None
+    made.obey(Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1)), "ada", {}, replace(VALUES, keys=keys))
+
+
+def test_a_session_without_its_pod_or_its_secret_takes_no_keys(cluster: Cluster) -> None:
+    give = Order(OrderKind.ACCESS, "n1", 5, "r1", 1, (0, 1))
+    with pytest.raises(NotObeyed, match="n1 has no pod of reservation r1"):
+        agent(cluster).obey(give, "ada", {}, VALUES)
+    made = prepared(cluster)
+    del cluster.items[cluster.name("Secret", "r1-1-keys")]
+    with pytest.raises(NotObeyed, match="the Secret of its keys was deleted"):
+        made.obey(give, "ada", {}, VALUES)
+
+
+WHOLE = replace(PREPARE, gpus=(0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(("pages", "huge"), [("10Gi", {"hugepages-2Mi": "5120Mi"}), ("1Gi", {}), (None, {})])
+def test_a_whole_node_has_its_efa_adapters_and_huge_pages_where_there_are_enough(
+    cluster: Cluster, pages: str | None, huge: dict[str, str]
+) -> None:
+    assert cluster.node is not None
+    cluster.node["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "16"
+    room = {"cpu": "100", "memory": "1000Gi", **({"hugepages-2Mi": pages} if pages else {})}
+    site = ClusterSite(cluster, Stored("service-1", "desk:/state", {}), REQUEST, {"n1": room}, Clock())
+    with pytest.raises(NotReady):
+        PodNode("n1", 4, site).obey(WHOLE, "ada", {}, replace(VALUES, efa=16))
+    [pod] = cluster.pods()
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert {"vpc.amazonaws.com/efa": "16", **huge}.items() <= resources["limits"].items()
+    assert ("hugepages-2Mi" in resources["limits"]) == bool(huge)
+    assert "vpc.amazonaws.com/efa" not in pod["spec"]["initContainers"][0]["resources"]["limits"]
+
+
+def test_a_node_that_offers_fewer_adapters_now_takes_no_whole_session_and_says_why(cluster: Cluster) -> None:
+    assert cluster.node is not None
+    cluster.node["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "15"
+    clock = Clock()
+    made = agent(cluster, clock)
+    with pytest.raises(NoWhole, match="it offers 15 of 16 EFA adapters to pods"):
+        made.obey(WHOLE, "ada", {}, replace(VALUES, efa=16))
+    read = made.observe(5)
+    assert (read.closed, "15 of 16 EFA" in read.no_whole) == ("", True)
+    assert cluster.pods() == []
+    with pytest.raises(NotReady, match="its pod was made"):  # a part of the node has no adapters
+        made.obey(PREPARE, "ada", {}, VALUES)
+    clock.now += CLOSED_S
+    assert made.observe(5).no_whole == ""
+
+
+def test_a_node_of_a_cluster_has_the_adapters_that_it_offers() -> None:
+    capacity = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+    assert node_of({"metadata": {"name": "n1"}, "status": {"capacity": capacity}}, "h100").efa == 32
+    del capacity["vpc.amazonaws.com/efa"]
+    assert node_of({"metadata": {"name": "n1"}, "status": {"capacity": capacity}}, "h100").efa == 0
+
+
 def test_cleaning_keeps_the_sessions_in_time(cluster: Cluster) -> None:
     made = prepared(cluster)
     with pytest.raises(NotReady):
@@ -280,7 +361,7 @@ def test_clearing_an_attempt_leaves_the_next_one(cluster: Cluster) -> None:
 
 
 def test_a_disk_of_another_service_is_not_taken(cluster: Cluster) -> None:
-    cluster.add(claim("service-2", "ada/data", "ada", Sizes()))
+    cluster.add(claim("service-2", "ada/data", "ada", "1Gi", ""))
     with pytest.raises(NotObeyed, match="was not made for the disk ada/data of these reservations"):
         agent(cluster).obey(PREPARE, "ada", {}, replace(VALUES, disk="ada/data", image="mine:1"))
     assert cluster.pods() == []

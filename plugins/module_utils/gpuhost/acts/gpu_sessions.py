@@ -32,6 +32,7 @@ ACL = "system.posix_acl_access"
 END_S = 10.0  # between SIGTERM and SIGKILL
 KILL_S = 5.0  # after SIGKILL
 MOST_OPEN = 8  # texts in an answer
+NOBODY = 65534  # uid of what belongs to nobody, such as files of another machine
 PEOPLE = 1000  # first uid of people; daemons such as nvidia-persistenced have lower ones, and no login shell
 LOCK_S = 20.0  # for an earlier visit that still ends programs
 _ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
@@ -71,11 +72,12 @@ def users_of(path: str | os.PathLike[str]) -> list[int]:
 def run(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{refused, fence, sessions, terminals, open_by, uses}, as `answer_types.GpuSessions`. OSError: not permitted.
 
-    Request: `do` (observe, prepare, clear, clean, warn, use), `service` (identity of the service that gives orders),
-    `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of sessions;
-    default `STATE`). All but warn and use: `fence`. prepare and clear: `session` (id). prepare: `attempt`, `devices`
-    (minors), `person`, `variables`. clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`.
-    use: `sessions`, see `session_use.read`. `end_s`: time between SIGTERM and SIGKILL.
+    Request: `do` (observe, prepare, access, clear, clean, warn, use), `service` (identity of the service that gives
+    orders), `label` (its text in messages), `gpus` (number of GPUs that the host has to have), `state` (file of
+    sessions; default `STATE`). All but warn and use: `fence`. prepare, access and clear: `session` (id). prepare and
+    access: `attempt`. prepare: `devices` (minors), `person`, `variables`. access: `people` (accounts beside the
+    owner's). clean: `keep` ([session, attempt] of those that go on). warn: `person`, `text`. use: `sessions`, see
+    `session_use.read`. `end_s`: time between SIGTERM and SIGKILL.
     """
     try:
         if request["do"] == "warn":
@@ -157,7 +159,9 @@ class _Book:
         """
         asked = self.devices if minors is None else minors
         paths = {self.host.real(self.devices[minor]): minor for minor in asked}
-        allowed = {(entry["uid"], minor) for entry in self.sessions.values() for minor in entry["gpus"]}
+        allowed = {
+            (one, minor) for entry in self.sessions.values() for one in _uids_of(entry) for minor in entry["gpus"]
+        }
         texts = [
             f"process {pid} of {_name(max(uids))} has {self.devices[minor]} open without a session"
             for pid, uids, opened in _people(set(paths))
@@ -170,7 +174,7 @@ class _Book:
         """Make access and variables what the sessions say; a driver that was loaded again made new device files."""
         live = {id_: entry for id_, entry in self.sessions.items() if not entry.get("closing")}
         for minor, device in self.devices.items():
-            uids = sorted({entry["uid"] for entry in live.values() if minor in entry["gpus"]})
+            uids = sorted({uid for entry in live.values() if minor in entry["gpus"] for uid in _uids_of(entry)})
             real = self.host.real(device)
             if users_of(real) != uids or stat.S_IMODE(os.stat(real).st_mode) != 0o660:
                 try:
@@ -182,8 +186,10 @@ class _Book:
 
     def _write_variables(self, live: Mapping[str, Mapping[str, Any]]) -> None:
         texts: dict[str, str] = {}
-        for person in {entry["person"] for entry in live.values() if entry.get("person")}:
-            entries = [entry for entry in live.values() if entry.get("person") == person]
+        for person in {person for entry in live.values() for person in _people_of(entry)}:
+            # Whoever adds somebody does not change the variables of that one's sessions.
+            entries = [entry for entry in live.values() if person == entry.get("person")]
+            entries = entries or [entry for entry in live.values() if person in _people_of(entry)]
             texts[f"{FOLDER}/{person}.sh"] = _script(entries)
         for path in self.host.glob(f"{FOLDER}/*.sh"):
             if path not in texts:
@@ -223,7 +229,9 @@ def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
     open_by = book.open_by(minors, uid)
     if open_by:
         raise Refused(f"{open_by[0]}; end it first", open_by)
+    same = book.sessions.get(id_, {}).get("attempt") == request["attempt"]  # an order that is given again
     book.sessions[id_] = {
+        **({"people": book.sessions[id_]["people"]} if same and book.sessions[id_].get("people") else {}),
         "attempt": request["attempt"],
         "gpus": minors,
         "uid": uid,
@@ -232,6 +240,29 @@ def _prepare(book: _Book, request: Mapping[str, Any]) -> None:
     }
     book.save()
     book.apply()
+
+
+def _access(book: _Book, request: Mapping[str, Any]) -> None:
+    """Give a session to these accounts beside its owner's, and take it from others. `Refused` names missing ones."""
+    id_ = request["session"]
+    uids: dict[str, int] = {}
+    missing: list[str] = []
+    entry = book.sessions.get(id_)
+    if entry is None or entry["attempt"] != request["attempt"] or entry.get("closing"):
+        raise Refused(f"it has no session {id_} of this attempt")
+    for person in request["people"]:
+        try:
+            uids[person] = _addable_uid(person)
+        except Refused as refusal:
+            missing.append(str(refusal))
+    over = {uid for person, uid in (entry.get("people") or {}).items() if person not in uids} - {entry["uid"]}
+    book.sessions[id_] = {**entry, "people": uids}
+    book.save()
+    book.apply()
+    for uid in over - set(uids.values()):
+        _end_processes(book, uid, entry["gpus"])
+    if missing:
+        raise Refused("; ".join(missing))
 
 
 def _clear(book: _Book, request: Mapping[str, Any]) -> None:
@@ -251,13 +282,24 @@ def _close(book: _Book, ids: Sequence[str]) -> None:
     book.save()
     book.apply()
     for id_ in ids:
-        _end_processes(book, book.sessions[id_])
+        for uid in _uids_of(book.sessions[id_]):
+            _end_processes(book, uid, book.sessions[id_]["gpus"])
     for id_ in ids:
         del book.sessions[id_]
     book.save()
 
 
-_ORDERS = {"observe": _observe, "prepare": _prepare, "clear": _clear, "clean": _clean}
+def _uids_of(entry: Mapping[str, Any]) -> list[int]:
+    """Accounts that have the GPUs of a session: its owner's, and those that the owner has added."""
+    return [entry["uid"], *(entry.get("people") or {}).values()]
+
+
+def _people_of(entry: Mapping[str, Any]) -> list[str]:
+    """Names of the accounts of a session; a file of an older version may lack the owner's."""
+    return [person for person in (entry.get("person"), *(entry.get("people") or {})) if person]
+
+
+_ORDERS = {"observe": _observe, "prepare": _prepare, "access": _access, "clear": _clear, "clean": _clean}
 
 
 def devices(host: Host) -> dict[int, str]:
@@ -275,19 +317,19 @@ def _script(entries: Sequence[Mapping[str, Any]]) -> str:
     return "# Written by gpuctl: variables of your reservation.\n" + "".join(lines)
 
 
-def _end_processes(book: _Book, entry: Mapping[str, Any]) -> None:
+def _end_processes(book: _Book, uid: int, minors: Collection[int]) -> None:
     """End the user's programs that have one of the GPUs open: open files outlive the access list."""
-    paths = {book.host.real(book.devices[minor]) for minor in entry["gpus"] if minor in book.devices}
+    paths = {book.host.real(book.devices[minor]) for minor in minors if minor in book.devices}
     for number, wait_s in ((signal.SIGTERM, book.end_s), (signal.SIGKILL, KILL_S)):
         deadline = time.monotonic() + wait_s
-        pids = list(_users(entry["uid"], paths))
+        pids = list(_users(uid, paths))
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         while pids and time.monotonic() < deadline:
             time.sleep(0.05)
-            pids = list(_users(entry["uid"], paths))
-    for pid in _users(entry["uid"], paths):
+            pids = list(_users(uid, paths))
+    for pid in _users(uid, paths):
         raise Refused(f"process {pid} still has a GPU open after SIGKILL")
 
 
@@ -321,6 +363,11 @@ def _is_person(uid: int) -> bool:
         return not pwd.getpwuid(uid).pw_shell.endswith(("/nologin", "/false"))
     except KeyError:
         return True
+
+
+def is_addable(uid: int) -> bool:
+    """True for an account of a person: programs of root and of daemons must not end with a session."""
+    return uid != NOBODY and _is_person(uid)
 
 
 def _name(uid: int) -> str:
@@ -358,6 +405,13 @@ def _uid(person: str) -> int:
         return pwd.getpwnam(person).pw_uid
     except KeyError:
         raise Refused(f"there is no account {person}") from None
+
+
+def _addable_uid(person: str) -> int:
+    uid = _uid(person)
+    if not is_addable(uid):
+        raise Refused(f"there is no account {person} of a person: it is one of root or of a daemon")
+    return uid
 
 
 def _warn(host: Host, person: str, text: str) -> int:

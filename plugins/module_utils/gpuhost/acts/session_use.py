@@ -20,19 +20,31 @@ ESTABLISHED = "01"  # include/net/tcp_states.h
 
 
 def read(host: Host, sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """{session, gpu_percent, connections} of each session, a row of `session`, `person` and `devices` (minors).
+    """{session, gpu_percent, connections} of each session: a row of `session`, `person`, `people`, `devices` (minors).
 
-    `gpu_percent`: the busiest of its GPUs. `connections`: ssh connections of its account, with or without a terminal.
+    `gpu_percent`: the busiest of its GPUs. `connections`: ssh connections of its accounts, with or without a terminal.
     """
     percents, connections = _gpu_percents(host), _connections()
     return [
         {
             "session": row["session"],
             "gpu_percent": _busiest([percents.get(minor) for minor in row["devices"]]),
-            "connections": _of_person(connections, row["person"]),
+            "connections": _sum(
+                [
+                    _of_person(connections, row["person"], None),
+                    # Who has no account here cannot be logged in; it must not make the use of a session unknown.
+                    *(_of_person(connections, person, 0) for person in row.get("people", ())),
+                ]
+            ),
         }
         for row in sessions
     ]
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """The sum; None if one is unknown and no other is above 0."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if any(known) or len(known) == len(numbers) else None
 
 
 def _busiest(percents: Sequence[float | None]) -> float | None:
@@ -86,8 +98,8 @@ def _command(process: str) -> str:
         return stream.read().rstrip("\n")
 
 
-def _of_person(connections: Mapping[int, int] | None, person: str) -> int | None:
+def _of_person(connections: Mapping[int, int] | None, person: str, without_account: int | None) -> int | None:
     try:
         return None if connections is None else connections.get(pwd.getpwnam(person).pw_uid, 0)
     except KeyError:
-        return None
+        return without_account

@@ -94,8 +94,9 @@ def connected(name: str) -> Iterator[None]:
             process.stdin.close()
 
 
-def connections(tmp_path: Path, person: str = ACCOUNT) -> int | None:
-    [row] = session_use.read(StandinSmi(tmp_path), [{"session": "r1", "person": person, "devices": []}])
+def connections(tmp_path: Path, person: str = ACCOUNT, *people: str) -> int | None:
+    asked = {"session": "r1", "person": person, "people": people, "devices": []}
+    [row] = session_use.read(StandinSmi(tmp_path), [asked])
     value: int | None = row["connections"]
     return value
 
@@ -108,6 +109,11 @@ def test_ssh_connections_of_the_account_are_counted(tmp_path: Path) -> None:
         assert connections(tmp_path, "daemon") == 0
     assert connections(tmp_path) == 0
     assert connections(tmp_path, "no-such-account") is None
+
+
+def test_an_added_person_without_an_account_makes_no_use_unknown(tmp_path: Path) -> None:
+    assert connections(tmp_path, ACCOUNT, "no-such-account") == 0
+    assert connections(tmp_path, "no-such-account", ACCOUNT) is None
 
 
 def test_without_a_table_of_connections_their_number_is_unknown(

@@ -80,6 +80,14 @@ def test_an_image_is_a_reference(image: str) -> None:
         requests.check(Request(1, keys=KEY, image=image), PODS)
 
 
+@pytest.mark.parametrize(("pods", "wrong"), [(True, "has no privileges"), (False, "is root there")])
+def test_docker_is_refused_with_the_reason_and_what_to_use(pods: bool, wrong: str) -> None:
+    table = Catalogue({"l4": Offer("l4", 4, 1)}, pods=pods)
+    with pytest.raises(InvalidInput, match=wrong) as error:
+        requests.check(Request(1, docker=True), table)
+    assert ("--image" if pods else "rootless podman") in error.value.hint
+
+
 def test_accounts_of_hosts_have_no_image_and_a_site_may_have_no_disks() -> None:
     with pytest.raises(InvalidInput, match="are accounts of hosts"):
         requests.check(Request(1, "h100", image="ml:1"), TABLE)
