@@ -20,6 +20,17 @@ Object = dict[str, Any]
 AS_GPUCTL = (("fieldManager", "gpuctl"),)
 
 
+@contextlib.contextmanager
+def as_a_node() -> Iterator[None]:
+    """Errors of the API as those of a node: without an answer of the API, the node is not lost."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Unable(str(error)) from error
+    except GpuctlError as error:
+        raise NotObeyed(str(error)) from error
+
+
 @dataclass(frozen=True)
 class ClusterDisks:
     """Disks of a service in the namespace of a cluster. `size` and `storage_class`: of new ones."""
@@ -30,7 +41,7 @@ class ClusterDisks:
     storage_class: str
 
     def volumes(self) -> Sequence[Volume]:
-        with _as_a_node():
+        with as_a_node():
             claims = [
                 one for one in self._listed() if disk_objects.notes_of(one).get(disk_objects.SERVICE) == self.service
             ]
@@ -39,7 +50,7 @@ class ClusterDisks:
             return [disk_objects.volume_of(one) for one in claims]
 
     def make(self, volume: str, person: str) -> None:
-        with _as_a_node():
+        with as_a_node():
             self.make_claim(volume, person)
 
     def make_claim(self, volume: str, person: str, *, existed: bool = False) -> None:
@@ -52,7 +63,7 @@ class ClusterDisks:
         self._make(disk_objects.claim(self.service, volume, person, self.size, self.storage_class), volume)
 
     def copy(self, volume: str, person: str, source: str) -> None:
-        with _as_a_node():
+        with as_a_node():
             origin = self._claim(source)
             if origin is None:
                 raise NotObeyed(f"the volume of its source does not exist: {disk_objects.claim_name(source)}")
@@ -70,7 +81,7 @@ class ClusterDisks:
 
     def delete(self, volume: str) -> None:
         """The volume is gone, and the snapshot of which it was made: a later volume of this name must not take that."""
-        with _as_a_node():
+        with as_a_node():
             claim = self._named(volume)
             if claim is None or not disk_objects.is_disk(claim, self.service, volume):  # there is none of this service
                 if (snapshot := self._delete_snapshot(volume)) is not None:
@@ -167,14 +178,3 @@ class ClusterDisks:
             with contextlib.suppress(NotFound):
                 self.cluster.delete(snapshot)
         return snapshot
-
-
-@contextlib.contextmanager
-def _as_a_node() -> Iterator[None]:
-    """Errors of the API as those of an agent."""
-    try:
-        yield
-    except Unreachable as error:
-        raise Unable(str(error)) from error
-    except GpuctlError as error:
-        raise NotObeyed(str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,6 @@ from gpuctl.reservations.agent import (
     NoWhole,
     PodLogin,
     PodValues,
-    Unable,
 )
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
@@ -43,7 +42,7 @@ from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, reservation
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_read import touch
 from gpuctl.workflows.reservations_disk_objects import PERSON, SERVICE
-from gpuctl.workflows.reservations_disks import ClusterDisks
+from gpuctl.workflows.reservations_disks import ClusterDisks, as_a_node
 from gpuctl.workflows.reservations_pod_objects import ATTEMPT, GPUS, NODE, RESERVATION, Pod, Sizes
 
 Object = dict[str, Any]
@@ -114,7 +113,7 @@ class PodNode:
         self, order: Order, person: str, variables: Mapping[str, str] | None = None, pod: PodValues | None = None
     ) -> None:
         self._check(order.fence)
-        with _as_a_node():
+        with as_a_node():
             if order.kind is OrderKind.PREPARE:
                 self._prepare(order, person, variables or {}, pod)
             elif order.kind is OrderKind.ACCESS:
@@ -259,7 +258,7 @@ class PodNode:
 
     def observe(self, fence: int) -> Observation:
         self._check(fence)
-        with _as_a_node():
+        with as_a_node():
             cluster = self._site.cluster
             node = cluster.get(cluster.kind("v1", "Node"), self.name)
             if node is None:
@@ -284,7 +283,7 @@ class PodNode:
         return withdrawn(node, self._gpus) or (self._closed[0] if self._closed else "")
 
     def use(self, sessions: Sequence[NodeSession]) -> Mapping[str, Use]:
-        with _as_a_node():
+        with as_a_node():
             names = {_label(pod, RESERVATION): pod["metadata"]["name"] for pod in self._ours()}
         with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
             uses = pool.map(lambda one: self._use(names.get(one.reservation)), sessions)
@@ -300,7 +299,7 @@ class PodNode:
         return reservations_pod_objects.read_use(output)
 
     def warn(self, person: str, text: str) -> Delivery:
-        with _as_a_node():
+        with as_a_node():
             pods = [pod for pod in self._ours() if _note(pod, PERSON) == person and runs(pod, objects.CONTAINER)]
         terminals, missed = list[int](), f"{person} has no pod there"
         for pod in pods:
@@ -324,7 +323,7 @@ class PodNode:
     # ---- logins -----------------------------------------------------------------------------------------------------
 
     def login(self, reservation: str, attempt: int) -> PodLogin:
-        with _as_a_node():
+        with as_a_node():
             pod = self._pod(reservation, attempt)
             meta = pod["metadata"]
             key = str(meta["annotations"].get(model.HOST_KEY, ""))
@@ -334,7 +333,7 @@ class PodNode:
 
     def logs(self, reservation: str, attempt: int) -> Sequence[str]:
         cluster = self._site.cluster
-        with _as_a_node():
+        with as_a_node():
             pod = self._pod(reservation, attempt)
             found = cluster.find_by(cluster.kind("v1", "Event"), f"involvedObject.uid={pod['metadata']['uid']}")
             events = [f"{one.get('type')} {one.get('reason')}: {one.get('message')}" for one in found]
@@ -350,7 +349,7 @@ class PodNode:
         return [printable(line) for line in (*events, *lines)]
 
     def tunnel(self, reservation: str, attempt: int) -> Callable[[int], None]:
-        with _as_a_node():
+        with as_a_node():
             name = self._pod(reservation, attempt)["metadata"]["name"]
             stream = port_stream.connect(self._site.cluster, name, scripts.SSH_PORT)
 
@@ -395,17 +394,6 @@ class PodNode:
                 where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
                 texts.append(f"the pod {where} has {gpus} GPUs without a session")
         return texts
-
-
-@contextlib.contextmanager
-def _as_a_node() -> Iterator[None]:
-    """Errors of the API as those of a node: without an answer of the API, the node is not lost."""
-    try:
-        yield
-    except Unreachable as error:
-        raise Unable(str(error)) from error
-    except GpuctlError as error:
-        raise NotObeyed(str(error)) from error
 
 
 def _place(pod: Object) -> Place:
