@@ -124,8 +124,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with tempfile.TemporaryDirectory(prefix="gpuctl-reservations-") as at:  # other accounts have to enter it
             Path(at).chmod(0o755)
             site = Site(plane, Gpuctl(home), Path(at) / "s")
-            with (home / "passwd").open("a") as accounts:
-                accounts.write("games:x:5:60:games:/usr/games:/usr/sbin/nologin\n")
+            with (home / "passwd").open("a") as accounts:  # a person, as accounts with a shell are
+                accounts.write("games:x:5:60:games:/usr/games:/bin/sh\n")
             try:
                 site.serve()
                 _bring_disk(site, folder / VOLUMES)
