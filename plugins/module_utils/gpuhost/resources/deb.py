@@ -178,7 +178,7 @@ def _complete(host: Host, desired: Mapping[str, str | None]) -> None:
 
 
 def _stays(name: str, text: str, desired: Mapping[str, str | None]) -> bool:
-    """True if an interrupted package must be completed for a change. `text`: its own."""
+    """True if an interrupted package must be completed for a change. `text`: its text of `states`."""
     if "triggers-" in text:
         return False
     if name not in desired:

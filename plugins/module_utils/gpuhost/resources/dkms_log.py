@@ -25,9 +25,9 @@ def reason(host: Host, since: float) -> str:
             logs.append((os.stat(host.real(path)).st_mtime, path))
         except OSError:
             continue  # removed with its module
-    if not logs or max(logs)[0] < since - 1:  # a file system may keep whole seconds
+    at, path = max(logs, default=(0.0, ""))
+    if not path or at < since - 1:  # a file system may keep whole seconds
         return ""
-    path = max(logs)[1]
     error = _first_error(host, path)
     return f"; DKMS: {error} ({path})" if error else f"; see {path}"
 
