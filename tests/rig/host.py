@@ -125,7 +125,9 @@ class TestHost:
         sh("ip", "link", "set", self.facts.port, "down")
 
     def resume(self) -> None:
+        """Plug it in again; waits for sshd, since neighbours take seconds to find each other."""
         sh("ip", "link", "set", self.facts.port, "up")
+        self.wait()
 
     def reboot(self) -> None:
         """Restart it: the disk stays, everything else is as the machine and that disk make it; waits for sshd."""
