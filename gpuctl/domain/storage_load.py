@@ -32,6 +32,7 @@ MOUNTSTATS = "nfs-utils, mountstats(8)"
 LUSTRE = "Lustre Operations Manual, Monitoring the Client"
 CGROUP = "Linux, Control Group v2: io.max"
 ALLOWANCE = "Amazon EC2 user guide, ENA network performance metrics"
+MISSING = ("No such file or directory", "Not a directory", "Permission denied")
 PACK = "pack samples into larger files (WebDataset, tar, Parquet)"
 UNITS = {"read_bytes": "read", "written_bytes": "write", "reads": "read", "writes": "write"}
 
@@ -55,14 +56,15 @@ def findings(node: str, facts: Facts) -> list[Finding]:
 def path(node: str, facts: Facts) -> Iterator[Finding]:
     """The path answers, and a trial could read it."""
     unread = facts["unread"]
-    if "path" in unread:
-        hint = "look at its server and the network to it; check the path"
+    if "path" in unread and unread["path"] in MISSING:
+        yield unknown("path", node, f"{facts['path']}: {unread['path']}", "check the path")
+    elif "path" in unread:
+        hint = "look at its server and the network to it"
         yield fail("path", node, f"{facts['path']}: {unread['path']}", hint)
     if "trial" in unread:
         late = "longer than" in unread["trial"]
-        report, hint = (
-            (fail, "look at its server: a read hangs") if late else (unknown, "log in as a user who may read it")
-        )
+        hint = "look at its server: a read hangs" if late else "name a folder or file that the login user may read"
+        report = fail if late else unknown
         yield report("path", node, f"{facts['path']} cannot be read: {unread['trial']}", hint)
     trial = facts["trial"]
     if trial and not trial["phases"] and not trial["small"]:

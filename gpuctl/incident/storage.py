@@ -48,7 +48,7 @@ def judge(fleet: Fleet) -> list[Finding]:
     """Findings on all nodes, the worst first."""
     findings = [finding for node, facts in fleet.items() for finding in storage_load.findings(node, facts)]
     known = {node: facts for node, facts in fleet.items() if "*" not in facts["unread"]}
-    findings += [*_stragglers(known), *_writers(known)]
+    findings += [*_missing(known), *_stragglers(known), *_writers(known)]
     for node, facts in known.items():
         findings += _streams(node, facts)
         findings.append(Finding("measured", node, Verdict.OK, _measured(facts), speeds(facts)))
@@ -76,6 +76,16 @@ def speeds(facts: Mapping[str, Any]) -> dict[str, float | None]:
     """Measurement of SPEEDS -> value; None if it was not measured."""
     values = {name: rate(facts, phase, unit) for name, (phase, unit, _, _) in SPEEDS.items()}
     return {name: None if value is None else round(value / SPEEDS[name][2], 1) for name, value in values.items()}
+
+
+def _missing(fleet: Fleet) -> list[Finding]:
+    """Nodes without the path that most of the others have."""
+    absent = [node for node, facts in fleet.items() if facts["unread"].get("path") == storage_load.MISSING[0]]
+    others = sum(facts["mount"] is not None for facts in fleet.values())
+    if others <= len(absent):
+        return []
+    message = f"the path does not exist on this node, and does on {others} others: its file system is not mounted"
+    return [fail("path", node, message, "mount it: findmnt --verify") for node in absent]
 
 
 def _stragglers(fleet: Fleet) -> list[Finding]:

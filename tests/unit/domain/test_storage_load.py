@@ -39,6 +39,7 @@ def test_a_healthy_node_has_no_finding() -> None:
     ("values", "check", "verdict", "message"),
     [
         (facts(mount=None, trial=None, unread={"path": "no answer within 5 s"}), "path", FAIL, "no answer within 5 s"),
+        (facts(mount=None, trial=None, unread={"path": "No such file or directory"}), "path", UNKNOWN, "No such file"),
         (facts(trial=None, unread={"trial": "Permission denied"}), "path", UNKNOWN, "Permission denied"),
         (facts(trial=None, unread={"trial": "reading took longer than 18 s"}), "path", FAIL, "longer than 18 s"),
         (facts(trial=trial(phases=[])), "path", UNKNOWN, "no file to read"),

@@ -20,6 +20,13 @@ def test_a_node_that_reads_slower_than_the_others_is_the_cause_and_not_the_stora
     assert (cause.certainty, cause.nodes) == (Certainty.LIKELY, ("n4",))
 
 
+def test_a_path_that_only_one_node_lacks_is_not_mounted_and_one_that_all_lack_is_a_mistake() -> None:
+    lacks = facts(mount=None, trial=None, unread={"path": "No such file or directory"})
+    cause = storage.cause(storage.judge({"n1": facts(), "n2": facts(), "n3": lacks}))
+    assert (cause.certainty, cause.nodes) == (Certainty.PROVEN, ("n3",))
+    assert storage.cause(storage.judge({"n1": lacks, "n2": lacks})).certainty is Certainty.UNKNOWN
+
+
 def test_two_nodes_accuse_nobody_and_half_of_the_nodes_are_no_minority() -> None:
     slow = facts("nfs4", trial=trial(speed=0.2))
     for nodes in (

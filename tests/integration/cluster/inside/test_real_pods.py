@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -248,3 +249,26 @@ def answers(port: int) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+# ---- storage --------------------------------------------------------------------------------------------------------
+
+
+def test_the_storage_of_pods_is_measured_and_ctrl_c_leaves_no_program_in_them(me: User, cluster: Lab) -> None:
+    context = cluster.plane.kubectl("config", "current-context").strip()
+    for name in ("lab-0", "lab-1"):
+        cluster.inside(
+            name, "sh", "-c", "mkdir -p /workspace/data && head -c 8388608 /dev/urandom > /workspace/data/shard"
+        )
+    words = ["incident", "storage", "--context", context, "--namespace", NAMESPACE, "--path", "/workspace/data"]
+    chosen = [*words, "--pods", "lab-0,lab-1", "--read-mib", 16]
+    done = me.gpuctl(*chosen, "--window", 0.5, "--output", "json")
+    report = json.loads(done.stdout)
+    trials = {name: facts["trial"] for name, facts in report["nodes"].items()}
+    assert {name: trial["file_bytes"] for name, trial in trials.items()} == {"lab-0": 8 << 20, "lab-1": 8 << 20}
+    assert [f["message"] for f in report["findings"] if f["verdict"] == "FAIL"] == []
+    with beside(me, *chosen, "--window", 60) as running:
+        wait_until(lambda: any("gpuctl-old-python" in args for args in cluster.runs("lab-0")), "it measures", LONG)
+        assert running.broken_off() == 130
+    wait_until(lambda: not any("gpuctl-old-python" in args for args in cluster.runs("lab-0")), "it ended", LONG)
+    assert "no pod gone" in me.gpuctl(*words, "--pods", "gone").stderr
