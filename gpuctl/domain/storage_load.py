@@ -117,6 +117,7 @@ def nfs(node: str, facts: Facts) -> Iterator[Finding]:
             rows.append((facts["trial"]["nfs"][mount], facts["trial"]["seconds"]))
         total = {name: sum(row.get(name, 0) for row, _ in rows) for name in {n for row, _ in rows for n in row}}
         yield from _resent(node, mount, total)
+        yield from _reconnected(node, mount, rise)
         yield from _late(node, mount, total, rise["connections"])
         yield from _metadata(node, mount, rise, facts["window_s"])
         if facts["mount"] and ".efs." in facts["mount"]["source"]:
@@ -127,15 +128,22 @@ def _resent(node: str, mount: str, rise: Facts) -> Iterator[Finding]:
     ops = sum(rise.get(f"{kind}.ops", 0) for kind in ("reads", "writes", "metadata"))
     sent = sum(rise.get(f"{kind}.transmissions", 0) for kind in ("reads", "writes", "metadata"))
     timeouts = sum(rise.get(f"{kind}.timeouts", 0) for kind in ("reads", "writes", "metadata"))
-    if timeouts or rise.get("connects"):
-        connects = plural(rise.get("connects", 0), "new connection")
-        message = f"{mount}: {plural(timeouts, 'major timeout')}, {connects} to the server"
+    if timeouts:
         hint = "look at the server, and at the network to it: packet loss, security groups, MTU"
+        message = f"{mount}: {plural(timeouts, 'major timeout')}: the server did not answer"
         yield Finding("nfs", node, Verdict.FAIL, message, {"timeouts": timeouts}, hint, MOUNTSTATS)
     elif ops >= FEW_OPS and sent - ops > RESENT_SHARE * ops:
         message = f"{mount}: {sent - ops} of {ops} requests were sent again: packets are lost or dropped"
         hint = "look at errors of the interface and its switch: gpuctl audit; at MTU and security groups"
         yield Finding("nfs", node, Verdict.FAIL, message, {"sent_again": sent - ops, "requests": ops}, hint, MOUNTSTATS)
+
+
+def _reconnected(node: str, mount: str, rise: Facts) -> Iterator[Finding]:
+    """New connections in the window; the trial's do not count, as an idle client of NFS 3 connects when it is used."""
+    if rise.get("connects"):
+        message = f"{mount}: {plural(rise['connects'], 'new connection')} to the server within the window"
+        hint = "normal after minutes without use; else look at the server and the network to it"
+        yield warn("nfs", node, message, hint, connects=rise["connects"])
 
 
 def _late(node: str, mount: str, rise: Facts, connections: int) -> Iterator[Finding]:

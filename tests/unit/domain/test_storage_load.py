@@ -48,6 +48,7 @@ def test_a_healthy_node_has_no_finding() -> None:
         (facts(trial=trial(limits=[limit(400_000_000)])), "io-limit", FAIL, "50.0 of 50.0 MB/s"),
         (facts("nfs4", nfs={EFS: nfs(reads__transmissions=1030)}), "nfs", FAIL, "30 of 1000 requests were sent again"),
         (facts("nfs4", nfs={EFS: nfs(reads__timeouts=2)}), "nfs", FAIL, "2 major timeouts"),
+        (facts("nfs4", nfs={EFS: nfs(connects=1)}), "nfs", WARN, "1 new connection to the server within the window"),
         (facts("nfs4", nfs={EFS: nfs(reads__rtt_ms=80_000)}), "nfs", FAIL, "the server takes 80.0 ms for a read"),
         (facts("nfs4", nfs={EFS: nfs(reads__rtt_ms=12_000)}), "nfs", WARN, "the server takes 12.0 ms"),
         (facts("nfs4", nfs={EFS: nfs(reads__queue_ms=40_000)}), "nfs", FAIL, "waits 40.0 ms on the client (1 conn"),
@@ -72,6 +73,10 @@ def test_a_fault_is_named_with_its_numbers(values: dict[str, Any], check: str, v
     [finding] = storage_load.findings("n1", values)
     assert (finding.check, finding.subject, finding.verdict) == (check, "n1", verdict)
     assert message in finding.message
+
+
+def test_a_connection_that_the_trial_opened_is_no_finding() -> None:
+    assert storage_load.findings("n1", facts("nfs4", nfs={EFS: nfs()}, trial=trial(nfs={EFS: nfs(connects=1)}))) == []
 
 
 def test_a_mean_of_few_requests_proves_nothing() -> None:

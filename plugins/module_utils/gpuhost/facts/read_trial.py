@@ -59,10 +59,10 @@ def read(path: str, limit_s: float, limit_bytes: int) -> dict[str, Any]:
     began = time.monotonic()
     entries, files = _files(path)
     answer: dict[str, Any] = {"entries": entries, "list_s": round(time.monotonic() - began, 4)}
-    large = sorted((file for file in files if file.size >= 2 * SMALL), key=lambda file: -file.size)[:LARGEST]
+    large = sorted((file for file in files if file.size >= SMALL), key=lambda file: -file.size)[:LARGEST]
     answer.update(is_direct=None, file_bytes=sum(file.size for file in large), cached_percent=None, phases=[])
     if large:
-        answer.update(_large(large, limit_s, limit_bytes))
+        answer.update(_large(large, limit_s, limit_bytes * 7 // 8))
     small = [file for file in files if 0 < file.size < SMALL]
     answer["small"] = _small(small, limit_s * 0.1, limit_bytes // 8) if small else None
     return answer
