@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.incident.group import incident
 from gpuctl.core.errors import InvalidInput
+from gpuctl.hosts.model import Target
+from gpuctl.workflows import audit_slurm
 from gpuctl.workflows.incident import storage as flow
 from tests.rig.storage_facts import facts, limit
 
@@ -63,3 +65,11 @@ def test_json_has_the_cause_and_the_measurements() -> None:
     report = json.loads(run("--path", "/data", "--output", "json").stdout)
     assert (report["cause"]["certainty"], report["cause"]["nodes"]) == ("proven", ["n1"])
     assert report["nodes"]["n1"]["trial"]["phases"][0]["name"] == "sequential"
+
+
+@pytest.mark.usefixtures("answers")
+def test_a_node_of_slurm_without_a_host_is_unknown_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    selection = audit_slurm.Selection([Target("n1")], {"n3": audit_slurm.NO_HOST})
+    monkeypatch.setattr(audit_slurm, "select", lambda _partition, _nodes, _hosts: selection)
+    result = run("--slurm", "--partition", "gpu", "--path", "/data")
+    assert (result.exit_code, f"n3: not measured: {audit_slurm.NO_HOST}" in result.stdout) == (3, True)
