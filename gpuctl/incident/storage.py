@@ -89,28 +89,34 @@ def _missing(fleet: Fleet) -> list[Finding]:
 
 
 def _stragglers(fleet: Fleet) -> list[Finding]:
-    """Nodes whose reads of one source are far slower than the median of the nodes."""
-    findings = []
-    sources: dict[str, dict[str, dict[str, float | None]]] = {}
+    """Nodes whose reads of one source are far slower than the median; FAIL if two measurements agree."""
+    by_source: dict[str, dict[str, dict[str, float | None]]] = {}
     for node, facts in fleet.items():
         mount = facts["mount"]
         if mount and facts["trial"] and facts["trial"]["is_direct"]:
             # Local disks differ in their names, and are compared all the same.
-            shared = mount["source"] if mount["device"].startswith("0:") else "local disks"
-            sources.setdefault(shared, {})[node] = speeds(facts)
-    for source, by_node in sources.items():
-        for name, (_, _, _, unit) in SPEEDS.items():
-            values = {node: row[name] for node, row in by_node.items()}
-            known = {node: value for node, value in values.items() if value is not None}
-            usual = median(known.values()) if len(known) >= FEWEST_NODES else 0.0
-            slow = [node for node, value in known.items() if value < STRAGGLER_SHARE * usual]
-            if len(slow) * 2 >= len(known):
-                continue
-            for node in slow:
-                message = f"{known[node]:g} {unit} from {source}; the median of {len(known)} nodes is {usual:g}"
-                hint = "compare its interface, MTU and mount options with the others: gpuctl audit"
-                findings.append(fail("slow-node", node, message, hint, value=known[node], usual=usual))
-    return findings
+            source = mount["source"] if mount["device"].startswith("0:") else "local disks"
+            by_source.setdefault(source, {})[node] = speeds(facts)
+    slow: dict[tuple[str, str], list[str]] = {}
+    for source, rows in by_source.items():
+        for name in SPEEDS:
+            for node, text in _slow_in(name, rows).items():
+                slow.setdefault((node, source), []).append(text)
+    hint = "compare its interface, MTU and mount options with the others: gpuctl audit"
+    return [
+        (fail if len(texts) > 1 else warn)("slow-node", node, f"from {source}: {'; '.join(texts)}", hint)
+        for (node, source), texts in slow.items()
+    ]
+
+
+def _slow_in(name: str, rows: Mapping[str, Mapping[str, float | None]]) -> dict[str, str]:
+    """Slow node -> its value of a measurement; {} for few nodes, or if half of them differ."""
+    known = {node: value for node, row in rows.items() if (value := row[name]) is not None}
+    usual = median(known.values()) if len(known) >= FEWEST_NODES else 0.0
+    slow = [node for node, value in known.items() if value < STRAGGLER_SHARE * usual]
+    unit = SPEEDS[name][3]
+    texts = {node: f"{known[node]:g} {unit} (median of {len(known)} nodes: {usual:g})" for node in slow}
+    return texts if len(slow) * 2 < len(known) else {}
 
 
 def _writers(fleet: Fleet) -> list[Finding]:
