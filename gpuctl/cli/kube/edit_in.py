@@ -61,6 +61,7 @@ def edit_in(
     import shlex
 
     from gpuctl.core import settings
+    from gpuctl.engine import printable
     from gpuctl.kube.edit_in import flow
     from gpuctl.kube.edit_in.plan import EditRequest
     from gpuctl.kube.pod import Scope, kubectl_for
@@ -72,10 +73,10 @@ def edit_in(
         options.confirm(question, yes)
     chosen = flow.prepare(kube, request)
     for reason in chosen.why_not:
-        click.echo(f"not {reason}", err=True)
-    click.echo(chosen.text, err=True)
+        click.echo(printable(f"not {reason}"), err=True)
+    click.echo(printable(chosen.text), err=True)
     if chosen.argv:
-        click.echo(shlex.join(kube.argv(*chosen.argv) if chosen.method == "exec" else chosen.argv))
+        click.echo(printable(shlex.join(kube.argv(*chosen.argv) if chosen.method == "exec" else chosen.argv)))
     if only_plan:
         return
     if chosen.method != "forward":

@@ -29,6 +29,8 @@ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r n l r s rest; do ec
 :"""
 LISTENS = "0A"  # TCP_LISTEN of linux/include/net/tcp_states.h
 IDENTITY_LINES = 3
+_IDENTITY = re.compile(r"[0-9a-f-]{4,36}|(?:pid|mnt):\[\d{1,20}\]", re.ASCII)
+_SOCKET = re.compile(r"[0-9A-F]{8,32}:([0-9A-F]{4}) " + LISTENS, re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,21 @@ class Plan:
 
 
 def parse(output: str) -> PodView:
-    """Read the output of PROBE."""
-    rows = [line.split(" ", 1) for line in output.splitlines() if " " in line]
-    sockets = [text.split() for word, text in rows if word == "socket"]
-    ports = {int(row[0].rpartition(":")[2], 16) for row in sockets if len(row) == 2 and row[1] == LISTENS}
+    """Read the output of PROBE. The container made it: lines of any other form are left out."""
+    rows = [line.split(" ", 1) for line in output.split("\n") if " " in line]
+    sockets = [_SOCKET.fullmatch(text) for word, text in rows if word == "socket"]
+    ports = {int(match[1], 16) for match in sockets if match}
     return PodView(
         frozenset(text for word, text in rows if word == "has"),
-        next((text for word, text in rows if word == "at"), ""),
-        tuple(text for word, text in rows if word == "identity"),
+        next((text for word, text in rows if word == "at" and is_folder(text)), ""),
+        tuple(text for word, text in rows if word == "identity" and _IDENTITY.fullmatch(text)),
         frozenset(ports),
     )
+
+
+def is_folder(path: str) -> bool:
+    """True for an absolute path without control characters: an editor takes no part of it for an option."""
+    return path.startswith("/") and path.isprintable()
 
 
 def leads_away(name: str, resolved: str) -> bool:
@@ -115,6 +122,9 @@ def is_same(view: PodView, by_ssh: str) -> bool:
 def choose(request: EditRequest, target: Target, view: PodView, local: Local) -> Plan:
     """The first method that works; `GpuctlError` with the reasons if none does."""
     editor, port, folder = request.editor, request.port, request.path or view.folder or "/"
+    if not is_folder(folder):
+        wrong = f"{folder!r} is no absolute path, or has control characters"
+        raise GpuctlError(f"edit in {request.pod}", wrong, "name the folder with --path, such as /workspace")
     if editor == "nvim":
         return _in_terminal(target, view, folder)
     title, why_not = TITLES[editor], []
@@ -131,7 +141,8 @@ def choose(request: EditRequest, target: Target, view: PodView, local: Local) ->
             return Plan("attach", (editor, "--folder-uri", address), text, why_not=tuple(why_not))
         why_not.append(f"attach: {title} has no extension {ATTACHES[editor]}")
     if port in view.listening:
-        text = f"port {port} of {target.pod}, where code-server listens, is forwarded for a browser"
+        listens = "code-server is installed and something" if "code-server" in view.programs else "something"
+        text = f"port {port} of {target.pod}, where {listens} listens, is forwarded for a browser"
         return Plan("forward", (), text, port, tuple(why_not))
     missing = "is not installed in it" if "code-server" not in view.programs else f"does not listen on port {port}"
     why_not.append(f"forward: code-server {missing}")

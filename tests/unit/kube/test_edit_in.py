@@ -81,6 +81,25 @@ def test_without_any_method_the_error_has_all_reasons() -> None:
     assert error.value.hint == f"code --install-extension {ATTACHES['code']}"
 
 
+@pytest.mark.parametrize("folder", ["--install-extension=evil.ext", "-x", "data", "/a\x1b]0;x\x07", "/a\rb"])
+def test_a_folder_that_the_container_names_is_never_an_option_nor_a_control_sequence(folder: str) -> None:
+    view = plan.parse(PROBED.replace("at /workspace", f"at {folder}"))
+    by_ssh = plan.choose(CODE, TARGET, view, Local([], ssh_host="trainer-0"))
+    assert by_ssh.argv == ("code", "--remote", "ssh-remote+trainer-0", "/")
+    with pytest.raises(GpuctlError, match="no absolute path"):
+        plan.choose(replace(CODE, path=folder), TARGET, view, ALONE)
+
+
+def test_lines_of_the_container_in_another_form_are_left_out() -> None:
+    view = plan.parse("at /\nidentity \x1b[2Jx\nidentity 0e1f\nsocket 0:zz 0A\nsocket 0 0A\n")
+    assert (view.identity, set(view.listening)) == (("0e1f",), set())
+
+
+def test_a_listener_without_code_server_is_not_called_one() -> None:
+    view = plan.parse(PROBED.replace("has code-server\n", ""))
+    assert "where something listens" in plan.choose(CODE, TARGET, view, ALONE).text
+
+
 def test_neovim_runs_in_the_container_or_not_at_all() -> None:
     nvim = EditRequest("nvim", "trainer-0", path="/workspace/train.py")
     chosen = plan.choose(nvim, TARGET, VIEW, Local(None))
