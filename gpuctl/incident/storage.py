@@ -27,7 +27,7 @@ SPEEDS = {
 
 # Check of a FAIL -> (cause, certainty), in the order in which one explains the next ones.
 CAUSES: Mapping[str, tuple[str, Certainty]] = {
-    "path": ("the file system does not answer, or cannot be read", Certainty.PROVEN),
+    "path": ("the file system does not answer", Certainty.PROVEN),
     "io-limit": ("a throughput or IOPS limit is reached", Certainty.PROVEN),
     "slow-node": (
         "some nodes read far slower than the others: the nodes or their network, not the storage",
@@ -36,9 +36,9 @@ CAUSES: Mapping[str, tuple[str, Certainty]] = {
     "storage-network": ("the network to the storage", Certainty.LIKELY),
     "nfs": ("the NFS server, or the connection to it", Certainty.LIKELY),
     "lustre": ("one target of the Lustre file system", Certainty.LIKELY),
-    "stripes": ("one stripe serves many writers", Certainty.LIKELY),
     "small-reads": ("many small random reads, more than the storage serves", Certainty.LIKELY),
     "disk": ("a disk is exhausted", Certainty.LIKELY),
+    "not-mounted": ("the file system is not mounted on some nodes", Certainty.LIKELY),
 }
 WRITERS = "; many processes write at the same time, as checkpoints of all ranks do"
 NOT_FOUND = "nothing that was measured explains slow storage; measure while it is slow, with --path of the data"
@@ -80,12 +80,13 @@ def speeds(facts: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _missing(fleet: Fleet) -> list[Finding]:
     """Nodes without the path that most of the others have."""
-    absent = [node for node, facts in fleet.items() if facts["unread"].get("path") == storage_load.MISSING[0]]
+    absent = [node for node, facts in fleet.items() if facts["unread"].get("path") == storage_load.MISSING]
     others = sum(facts["mount"] is not None for facts in fleet.values())
     if others <= len(absent):
         return []
-    message = f"the path does not exist on this node, and does on {others} others: its file system is not mounted"
-    return [fail("path", node, message, "mount it: findmnt --verify") for node in absent]
+    message = f"the path does not exist on this node, and does on {others} others: not mounted on this node"
+    hint = "mount it (findmnt --verify), or leave a node that needs no data out"
+    return [fail("not-mounted", node, message, hint) for node in absent]
 
 
 def _stragglers(fleet: Fleet) -> list[Finding]:
@@ -93,10 +94,10 @@ def _stragglers(fleet: Fleet) -> list[Finding]:
     by_source: dict[str, dict[str, dict[str, float | None]]] = {}
     for node, facts in fleet.items():
         mount = facts["mount"]
-        if mount and facts["trial"] and facts["trial"]["is_direct"]:
-            # Local disks differ in their names, and are compared all the same.
-            source = mount["source"] if mount["device"].startswith("0:") else "local disks"
-            by_source.setdefault(source, {})[node] = speeds(facts)
+        # Local disks may be of different models and sizes: a slower one is no fault of its node.
+        is_shared = mount and mount["type"] in storage_load.NETWORK_TYPES
+        if is_shared and facts["trial"] and facts["trial"]["is_direct"]:
+            by_source.setdefault(mount["source"], {})[node] = speeds(facts)
     slow: dict[tuple[str, str], list[str]] = {}
     for source, rows in by_source.items():
         for name in SPEEDS:

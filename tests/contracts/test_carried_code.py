@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,6 +146,7 @@ def test_an_old_python_looks_at_a_pod_for_the_doctor(python: str, tmp_path: Path
 
 def test_an_old_python_measures_the_storage_of_a_pod(target: PodTarget, tmp_path: Path) -> None:
     (tmp_path / "shard").write_bytes(bytes(range(256)) * 16384)
+    os.utime(tmp_path / "shard", (1000, 1000))
     options = storage.StorageOptions(str(tmp_path), window_s=0.1, read_s=1.0, read_mib=8)
     answers = storage.ask_pods([target], options)
     facts = answers.fleet["lab-0"]

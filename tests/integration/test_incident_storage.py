@@ -54,6 +54,7 @@ def test_a_disk_that_the_kernel_throttles_is_measured_at_its_limit() -> None:
         with (Path(folder) / "shard").open("wb") as stream:
             stream.write(os.urandom(24 * MIB))
             os.fsync(stream.fileno())
+        os.utime(Path(folder) / "shard", (1000, 1000))
         options = storage.StorageOptions(folder, window_s=0.2, read_s=3.0, read_mib=64)
         argv = [sys.executable, "-c", MEASURE, json.dumps(options.request())]
         with throttled(f"{os.major(device)}:{os.minor(device)}") as members:
@@ -66,7 +67,7 @@ def test_a_disk_that_the_kernel_throttles_is_measured_at_its_limit() -> None:
 
 
 def test_a_host_is_measured_over_ssh_by_a_user_without_rights(host: TestHost) -> None:
-    make = "dd if=/dev/urandom of=/srv/data/shard bs=1M count=8 status=none"
+    make = "dd if=/dev/urandom of=/srv/data/shard bs=1M count=8 status=none && touch -d @1000 /srv/data/shard"
     host.run("sh", "-c", f"mkdir -p /srv/data && mkdir -m 700 /srv/closed && {make}")
     for path, verdict in (("/srv/data", Verdict.OK), ("/srv/closed", Verdict.UNKNOWN), ("/srv/gone", Verdict.UNKNOWN)):
         options = storage.StorageOptions(path, window_s=0.1, read_s=2.0, read_mib=16)

@@ -9,7 +9,7 @@ DATA = "/data"
 
 
 def phase(name: str, streams: int, block: int, reads: int, seconds: float = 2.0) -> dict[str, Any]:
-    times = {"median_ms": 1.0, "slowest_ms": 9.0}
+    times = {"median_ms": 1.0, "slowest_ms": 9.0, "limits": [], "counted_s": seconds}
     return {"name": name, "streams": streams, "block_bytes": block, "reads": reads, "bytes": reads * block,
             "seconds": seconds, **times}  # fmt: skip
 
@@ -23,7 +23,7 @@ def trial(speed: float = 1.0, **changed: Any) -> dict[str, Any]:
         phase("random, streams", 16, 4096, round(80_000 * speed)),
     ]
     usual = {"entries": 20, "list_s": 0.01, "is_direct": True, "file_bytes": 10**11, "cached_percent": 0}
-    rest: dict[str, Any] = {"small": None, "seconds": 8.0, "nfs": {}, "limits": [], "tcp": None}
+    rest: dict[str, Any] = {"small": None, "seconds": 8.0, "nfs": {}, "tcp": None}
     return {**usual, "phases": phases, **rest, **changed}
 
 
@@ -36,8 +36,8 @@ def facts(kind: str = "ext4", **changed: Any) -> dict[str, Any]:
         "path": DATA,
         "mount": mount,
         "window_s": 5.0,
-        "nfs": {},
-        "disks": {},
+        "nfs": {DATA: nfs()} if kind == "nfs4" else {},
+        "disks": {"nvme1n1": {}} if is_local else {},
         "lustre": {"clients": {}, "osts": {}, "targets": [], "stripes": None},
         "limits": [],
         "network": {},

@@ -69,8 +69,8 @@ class StorageRequest:
     click.option("--read-seconds", type=options.Finite(1, 60), default=8, show_default=True,
                  help="Limit of the trial on each node, in seconds."),
     click.option("--read-mib", type=click.IntRange(8, 65536), default=512, show_default=True,
-                 help="Limit of the trial on each node, in MiB."),
-    options.visit("node", timeout_s=45),
+                 help="Limit of the trial on each node, in MiB; all nodes together read at most 16 GiB."),
+    options.visit("node", timeout_s=75),
 )  # fmt: skip
 @report_options
 def storage(request: StorageRequest, form: Form, metrics: Path | None) -> None:
@@ -133,6 +133,7 @@ def _ask(request: StorageRequest, measure: StorageOptions) -> Answers:
         names = [name for name in request.pods.split(",") if name]
         choice = flow.PodChoice(request.context, request.namespace, names, request.selector, request.container)
         targets = flow.pods(choice)
+        measure = measure.shared(len(targets))
         _announce(len(targets), "pod", measure)
         return flow.ask_pods(targets, measure)
     from gpuctl.hosts import plan as host_plan
@@ -145,6 +146,7 @@ def _ask(request: StorageRequest, measure: StorageOptions) -> Answers:
         if request.slurm
         else audit_slurm.Selection(hosts or [])
     )
+    measure = measure.shared(len(selection.hosts))
     _announce(len(selection.hosts), "node", measure)
     answers = flow.ask_hosts(selection.hosts, measure, output.unreached)
     return flow.Answers(answers.fleet, {**answers.missing, **selection.missing})
@@ -153,7 +155,8 @@ def _ask(request: StorageRequest, measure: StorageOptions) -> Answers:
 def _announce(count: int, kind: str, measure: StorageOptions) -> None:
     """Print what happens now: it takes some seconds, and reads data."""
     trial = (
-        f", then reading from {measure.path}: at most {measure.read_s:g} s and {measure.read_mib} MiB on each"
+        f", then reading from {measure.path}: at most {measure.read_s:g} s and {measure.read_mib} MiB on each, "
+        f"{count * measure.read_mib} MiB in all"
         if measure.path
         else ""
     )

@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -30,7 +30,8 @@ MODULES = (
 )
 DOING = "measure the storage"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-SPARE_S = 45.0  # beyond the window and the trial: for a path or a server that does not answer
+FLEET_MIB = 16 * 1024  # of all trials together: a trial of a large fleet must not be its load
+SPARE_S = 75.0  # beyond the window and the trial: for a path or a server that does not answer
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class StorageOptions:
     read_mib: int = 512
     forks: int = 64
     limit_s: float = SPARE_S
+
+    def shared(self, nodes: int) -> StorageOptions:
+        """Options with the part of FLEET_MIB that each of several nodes may read."""
+        return replace(self, read_mib=max(1, min(self.read_mib, FLEET_MIB // max(1, nodes))))
 
     @property
     def whole_s(self) -> float:
@@ -101,7 +106,7 @@ def pods(choice: PodChoice) -> list[PodTarget]:
     if unknown := [name for name in choice.names if name not in by_name]:
         hint = f"it has {named(by_name, 8) or 'none'}"
         raise InvalidInput(DOING, f"no pod {named(unknown)} in the namespace {cluster.namespace}", hint)
-    chosen = [by_name[name] for name in choice.names] or listed
+    chosen = [by_name[name] for name in dict.fromkeys(choice.names)] or listed
     if not chosen:
         wrong = f"no pod with the labels {choice.selector} in the namespace {cluster.namespace}"
         raise InvalidInput(DOING, wrong, "check --selector and --namespace")

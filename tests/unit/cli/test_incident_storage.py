@@ -60,6 +60,15 @@ def test_the_cause_stands_below_the_findings_and_a_node_without_an_answer_is_unk
     assert "at most 8 s and 512 MiB on each" in result.stderr
 
 
+def test_all_trials_together_have_a_limit() -> None:
+    assert [flow.StorageOptions(read_mib=512).shared(nodes).read_mib for nodes in (1, 32, 64, 99_999)] == [
+        512,
+        512,
+        256,
+        1,
+    ]
+
+
 @pytest.mark.usefixtures("answers")
 def test_json_has_the_cause_and_the_measurements() -> None:
     report = json.loads(run("--path", "/data", "--output", "json").stdout)

@@ -135,6 +135,7 @@ def test_a_trial_reads_within_its_bytes_and_leaves_files_as_they_are(tmp_path: P
         os.utime(file, (1000, 1000))
     small = tmp_path / "label"
     small.write_bytes(b"7" * 100)
+    os.utime(small, (1000, 1000))
     before = [file.stat() for file in files]
     trial = read_trial.read(str(tmp_path), 4.0, 16 * MIB)
     assert [phase["name"] for phase in trial["phases"]] == [phase.name for phase in read_trial.PHASES]
@@ -152,6 +153,8 @@ def test_links_pipes_and_files_of_holes_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(data / "pipe")
     with (data / "holes").open("wb") as stream:
         stream.truncate(64 * MIB)
+    os.utime(data / "holes", (1000, 1000))
+    assert read_trial.read(str(data / "holes"), 1.0, MIB)["phases"] == []
     trial = read_trial.read(str(data), 1.0, 16 * MIB)
     assert (trial["entries"], trial["phases"], trial["small"], trial["is_direct"]) == (3, [], None, None)
     with pytest.raises(OSError, match="neither a folder nor a regular file"):
@@ -161,6 +164,66 @@ def test_links_pipes_and_files_of_holes_are_not_read(tmp_path: Path) -> None:
 def test_a_single_file_is_enough_for_all_streams(tmp_path: Path) -> None:
     file = tmp_path / "one"
     file.write_bytes(os.urandom(16 * MIB))
+    os.utime(file, (1000, 1000))
     trial = read_trial.read(str(file), 2.0, 64 * MIB)
     assert trial["file_bytes"] == 16 * MIB
     assert trial["phases"][1]["reads"] == 16  # each part once, by its stream
+
+
+def test_a_file_that_may_still_be_written_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(os.urandom(2 * MIB))
+    (tmp_path / "label").write_bytes(b"7")
+    for path in (tmp_path, tmp_path / "checkpoint"):
+        trial = read_trial.read(str(path), 1.0, 8 * MIB)
+        assert (trial["phases"], trial["small"]) == ([], None)
+
+
+def test_a_file_that_cannot_be_opened_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(os.urandom(2 * MIB))
+        os.utime(tmp_path / name, (1000, 1000))
+    real = os.open
+    refused = [str(tmp_path / "a")]
+
+    def refuse(path: str, *more: int) -> int:
+        if path in refused:
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert read_trial.read(str(tmp_path), 0.4, 8 * MIB)["file_bytes"] == 2 * MIB
+    refused.append(str(tmp_path / "b"))
+    with pytest.raises(PermissionError):
+        read_trial.read(str(tmp_path), 0.4, 8 * MIB)
+
+
+def test_each_phase_has_what_was_used_of_limits_meanwhile(root: Path) -> None:
+    (root / "scratch").mkdir()
+    (root / "scratch/one").write_bytes(os.urandom(2 * MIB))
+    os.utime(root / "scratch/one", (1000, 1000))
+    phases = read(root, "/scratch", read_s=0.4, read_mib=8)["trial"]["phases"]
+    assert [phase["limits"][0]["used"]["read_bytes"] for phase in phases] == [0] * len(read_trial.PHASES)
+    assert all(phase["counted_s"] >= phase["seconds"] for phase in phases)
+
+
+def test_lustre_whose_counters_are_hidden_is_a_reason(root: Path) -> None:
+    put(root, "/proc/self/mountinfo", MOUNTINFO + "32 22 0:60 / /fsx rw - lustre 10.0.0.1@tcp:/fs rw\n")
+    assert read(root)["unread"] == {"lustre": "its stats are not readable, or missing"}
+
+
+def test_nothing_is_read_from_a_server_that_does_not_answer(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "mnt/my data").mkdir(parents=True)
+    values = io_counters.nfs_mounts((DATA / "mountstats-nfs41.txt").read_text())
+    later = {point: {**rise, "reads.timeouts": rise["reads.timeouts"] + 2} for point, rise in values.items()}
+    readings = iter([values, later])
+    monkeypatch.setattr(io_counters, "nfs_mounts", lambda _: next(readings))
+    facts = read(root, "/mnt/my data", read_s=1, read_mib=8)
+    assert (facts["trial"], facts["unread"]["trial"][:24]) == (None, "not tried: 2 NFS request")
+
+
+def test_a_file_system_that_accepts_o_direct_and_has_its_cache_is_not_direct(root: Path) -> None:
+    put(root, "/proc/self/mountinfo", MOUNTINFO + "33 22 0:61 / /pool rw - zfs tank/data rw\n")
+    (root / "pool").mkdir()
+    (root / "pool/one").write_bytes(os.urandom(2 * MIB))
+    os.utime(root / "pool/one", (1000, 1000))
+    assert read(root, "/pool", read_s=0.4, read_mib=8)["trial"]["is_direct"] is False

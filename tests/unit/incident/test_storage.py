@@ -33,7 +33,8 @@ def test_one_slow_measurement_may_be_noise_and_is_no_cause() -> None:
 def test_a_path_that_only_one_node_lacks_is_not_mounted_and_one_that_all_lack_is_a_mistake() -> None:
     lacks = facts(mount=None, trial=None, unread={"path": "No such file or directory"})
     cause = storage.cause(storage.judge({"n1": facts(), "n2": facts(), "n3": lacks}))
-    assert (cause.certainty, cause.nodes) == (Certainty.PROVEN, ("n3",))
+    assert (cause.certainty, cause.nodes) == (Certainty.LIKELY, ("n3",))
+    assert "not mounted" in cause.text
     assert storage.cause(storage.judge({"n1": lacks, "n2": lacks})).certainty is Certainty.UNKNOWN
 
 
@@ -47,7 +48,13 @@ def test_two_nodes_accuse_nobody_and_half_of_the_nodes_are_no_minority() -> None
 
 
 def test_trials_through_the_page_cache_are_not_compared() -> None:
-    nodes = {f"n{number}": facts() for number in range(3)} | {"n3": facts(trial=trial(speed=0.1, is_direct=False))}
+    cached = facts("nfs4", trial=trial(speed=0.1, is_direct=False))
+    nodes = {f"n{number}": facts("nfs4") for number in range(3)} | {"n3": cached}
+    assert [f for f in storage.judge(nodes) if f.check == "slow-node"] == []
+
+
+def test_local_disks_which_may_be_of_different_models_are_not_compared() -> None:
+    nodes = {f"n{number}": facts() for number in range(4)} | {"n4": facts(trial=trial(speed=0.2))}
     assert [f for f in storage.judge(nodes) if f.check == "slow-node"] == []
 
 

@@ -565,7 +565,7 @@ class StorageUser(TypedDict):
 
 
 class ReadPhase(TypedDict):
-    """See `read_trial.PHASES`; milliseconds of one read."""
+    """See `read_trial.PHASES`; milliseconds of one read. `limits`: as used within `counted_s`."""
 
     name: str
     streams: Count
@@ -575,6 +575,8 @@ class ReadPhase(TypedDict):
     seconds: Amount
     median_ms: Amount | None
     slowest_ms: Amount | None
+    limits: list[IoLimit]
+    counted_s: Amount
 
 
 class SmallFiles(TypedDict):
@@ -583,6 +585,8 @@ class SmallFiles(TypedDict):
     files: Count
     bytes: Count
     seconds: Amount
+    limits: list[IoLimit]
+    counted_s: Amount
 
 
 class ReadTrial(TypedDict):
@@ -597,7 +601,6 @@ class ReadTrial(TypedDict):
     small: SmallFiles | None
     seconds: Amount
     nfs: dict[str, dict[str, Count]]
-    limits: list[IoLimit]
     tcp: TcpSegments | None
 
 

@@ -13,8 +13,12 @@ import random
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    # Begins a measurement; the function that it returns gives the rises since then.
+    Meter = Callable[[], Callable[[], Mapping[str, Any]]]
 
 MOST_ENTRIES, LIST_S = 2000, 3.0  # of the walk over the folder
 LARGEST, SMALL = 8, 1 << 20  # files to read from; below this size in bytes, a file is read as a whole
@@ -22,6 +26,7 @@ SMALL_FILES = 200
 SEQUENTIAL, RANDOM = 1 << 20, 4096  # bytes of a read
 STREAMS = 8
 SAMPLES = 64  # pages whose presence in the cache is looked up
+YOUNG_S = 600  # files changed within these seconds may still be written, and are left out
 
 
 class Phase(NamedTuple):
@@ -50,29 +55,48 @@ class File(NamedTuple):
     size: int
 
 
-def read(path: str, limit_s: float, limit_bytes: int) -> dict[str, Any]:
+def read(path: str, limit_s: float, limit_bytes: int, meter: Meter = lambda: dict) -> dict[str, Any]:
     """{entries, list_s, is_direct, file_bytes, cached_percent, phases, small}; OSError if the path cannot be read.
 
     `is_direct`: False if the file system refuses O_DIRECT, so that the page cache may have answered; None if no file is
     large enough. `small`: {files, bytes, seconds} of opening and reading whole small files; None without them.
+    Each phase and `small` have the values of `meter`, too.
     """
     began = time.monotonic()
     entries, files = _files(path)
     answer: dict[str, Any] = {"entries": entries, "list_s": round(time.monotonic() - began, 4)}
-    large = sorted((file for file in files if file.size >= SMALL), key=lambda file: -file.size)[:LARGEST]
+    large = _readable(sorted((file for file in files if file.size >= SMALL), key=lambda file: -file.size))
     answer.update(is_direct=None, file_bytes=sum(file.size for file in large), cached_percent=None, phases=[])
     if large:
-        answer.update(_large(large, limit_s, limit_bytes * 7 // 8))
+        answer.update(_large(large, limit_s, limit_bytes * 7 // 8, meter))
     small = [file for file in files if 0 < file.size < SMALL]
-    answer["small"] = _small(small, limit_s * 0.1, limit_bytes // 8) if small else None
+    answer["small"] = _small(small, limit_s * 0.1, limit_bytes // 8, meter) if small else None
     return answer
+
+
+def _readable(files: list[File]) -> list[File]:
+    """The first files that can be opened; the error of the first one if none can."""
+    chosen: list[File] = []
+    errors: list[OSError] = []
+    for file in files:
+        try:
+            os.close(_open(file.path))
+        except OSError as error:  # it was removed, or belongs to somebody else
+            errors.append(error)
+        else:
+            chosen.append(file)
+        if len(chosen) == LARGEST:
+            break
+    if errors and not chosen:
+        raise errors[0]
+    return chosen
 
 
 def _files(path: str) -> tuple[int, list[File]]:
     """Number of entries, and the regular files; a path of a file is that file."""
     facts = os.stat(path)
     if stat.S_ISREG(facts.st_mode):
-        return 1, [File(path, facts.st_size)]
+        return 1, [File(path, facts.st_size)] if _is_at_rest(facts) else []
     if not stat.S_ISDIR(facts.st_mode):
         raise OSError(errno.EINVAL, "neither a folder nor a regular file", path)
     return _walk(path, facts.st_dev)
@@ -108,9 +132,12 @@ def _entry(entry: os.DirEntry[str], device: int, folders: list[str]) -> File | N
         return None
     if stat.S_ISDIR(facts.st_mode) and facts.st_dev == device:
         folders.append(entry.path)
-    # Of a file full of holes, nothing is read from the storage.
-    is_whole = stat.S_ISREG(facts.st_mode) and facts.st_blocks * 2048 >= facts.st_size
-    return File(entry.path, facts.st_size) if is_whole else None
+    return File(entry.path, facts.st_size) if stat.S_ISREG(facts.st_mode) and _is_at_rest(facts) else None
+
+
+def _is_at_rest(facts: os.stat_result) -> bool:
+    """True if a file has its data here, not holes or a copy in an archive, and was not changed in the last minutes."""
+    return facts.st_blocks * 2048 >= facts.st_size and not 0 <= time.time() - facts.st_mtime < YOUNG_S
 
 
 def _open(path: str, flags: int = 0) -> int:
@@ -122,7 +149,7 @@ def _open(path: str, flags: int = 0) -> int:
         return os.open(path, usual)
 
 
-def _large(files: list[File], limit_s: float, limit_bytes: int) -> dict[str, Any]:
+def _large(files: list[File], limit_s: float, limit_bytes: int, meter: Meter) -> dict[str, Any]:
     cached = _cached_percent(files[0])
     is_direct, descriptors = True, []
     try:
@@ -141,7 +168,10 @@ def _large(files: list[File], limit_s: float, limit_bytes: int) -> dict[str, Any
             descriptors = [_open(file.path) for file in files]
             for descriptor in descriptors:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        phases = [_phase(phase, files, descriptors, limit_s, limit_bytes) for phase in PHASES]
+        phases = []
+        for phase in PHASES:
+            rise = meter()
+            phases.append({**_phase(phase, files, descriptors, limit_s, limit_bytes), **rise()})
     finally:
         _close(descriptors)
     return {"is_direct": is_direct, "cached_percent": cached, "phases": phases}
@@ -245,9 +275,10 @@ def _in_order(first: int, size: int, block: int) -> Iterator[int]:
         yield (first + (begin + number) % size) * block
 
 
-def _small(files: list[File], limit_s: float, limit_bytes: int) -> dict[str, Any] | None:
+def _small(files: list[File], limit_s: float, limit_bytes: int, meter: Meter) -> dict[str, Any] | None:
     """Open, read and close whole files, one after the other, as a data loader does."""
     chosen = random.sample(files, min(SMALL_FILES, len(files)))
+    rise = meter()
     count, total, began = 0, 0, time.monotonic()
     for file in chosen:
         if time.monotonic() - began > limit_s or total + file.size > limit_bytes:
@@ -261,4 +292,5 @@ def _small(files: list[File], limit_s: float, limit_bytes: int) -> dict[str, Any
         finally:
             os.close(descriptor)
         count += 1
-    return {"files": count, "bytes": total, "seconds": round(time.monotonic() - began, 6)} if count else None
+    values = {"files": count, "bytes": total, "seconds": round(time.monotonic() - began, 6)}
+    return {**values, **rise()} if count else None

@@ -21,6 +21,8 @@ WINDOW_S, LONGEST_S = 5.0, 60.0
 MOST_MOUNTS, MOST_USERS, MOST_DESCRIPTORS = 32, 16, 512
 USERS_S = 3.0
 NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "wekafs", "9p")
+# They accept O_DIRECT and may answer from a cache all the same; so may any file system by FUSE.
+CACHED = ("zfs", "tmpfs", "ramfs", "overlay", "9p", "virtiofs")
 LUSTRE = ("/proc/fs/lustre", "/sys/kernel/debug/lustre", "/sys/fs/lustre")
 NET = "/sys/class/net"
 PAGE = 4096
@@ -42,7 +44,14 @@ def read(host: Host, request: Mapping[str, Any]) -> StorageLoadFacts:
     before, at = _reading(host, nodes, unread), time.monotonic()
     time.sleep(min(float(request.get("window_s") or WINDOW_S), LONGEST_S))
     after, window_s = _reading(host, nodes, unread), time.monotonic() - at
-    trial = _trial(host, path, request, nodes, unread) if mount else None
+    timeouts = _timeouts(before, after)
+    if mount and timeouts:
+        unread["trial"] = f"not tried: {timeouts} NFS requests had no answer within the window"
+    trial = _trial(host, path, request, nodes, unread) if mount and not timeouts else None
+    if mount and trial and trial["is_direct"] and (mount["type"] in CACHED or mount["type"].startswith("fuse")):
+        trial["is_direct"] = False
+    if mount is None:
+        _blind(mounts, nodes, after, unread)
     answer: StorageLoadFacts = {
         "path": path,
         "mount": mount,
@@ -185,19 +194,26 @@ def _reading(host: Host, nodes: Mapping[str, Any], unread: dict[str, str], *, us
     }
 
 
+def _blind(
+    mounts: Iterable[Mapping[str, Any]], nodes: Mapping[str, Any], now: Mapping[str, Any], unread: dict[str, str]
+) -> None:
+    """Reasons for file systems whose counters cannot be read, among all that are mounted."""
+    kinds = {mount["mount_point"]: mount["type"] for mount in mounts}
+    lost = [point for point in nodes["mount_points"] if kinds[point] in ("nfs", "nfs4") and point not in now["nfs"]]
+    if lost:
+        unread["nfs"] = f"no counters of {', '.join(lost[:4])}"
+    if "lustre" in kinds.values() and not (now["lustre"].get("clients") and now["lustre"].get("targets")):
+        unread["lustre"] = "its stats are not readable, or missing"
+
+
 def _rise(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Rises between two readings."""
-    limits = {(one["group"], one["device"]): one["used"] for one in before["limits"]}
     refaults = (before["refaults"], after["refaults"])
     return {
         "nfs": {point: _mount_rise(values, before["nfs"].get(point)) for point, values in after["nfs"].items()},
         "disks": _rises(before["disks"], after["disks"]),
         "lustre": _lustre_rise(before["lustre"], after["lustre"]),
-        "limits": [
-            {**one, "used": io_counters.change(limits[one["group"], one["device"]], one["used"])}
-            for one in after["limits"]
-            if (one["group"], one["device"]) in limits
-        ],
+        "limits": _limits_rise(before["limits"], after["limits"]),
         "network": {
             name: {"rise": io_counters.change(before["network"][name]["counters"], values["counters"]),
                    "speed_mbps": values["speed_mbps"]}
@@ -206,6 +222,20 @@ def _rise(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
         "tcp": io_counters.change(before["tcp"], after["tcp"]) if before["tcp"] and after["tcp"] else None,
         "refaulted_bytes": None if None in refaults else max(0, refaults[1] - refaults[0]) * PAGE,
     }  # fmt: skip
+
+
+def _timeouts(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    rises = [_mount_rise(values, before["nfs"].get(point)) for point, values in after["nfs"].items()]
+    return sum(rise.get(f"{kind}.timeouts", 0) for rise in rises for kind in ("reads", "writes", "metadata"))
+
+
+def _limits_rise(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    used = {(one["group"], one["device"]): one["used"] for one in before}
+    return [
+        {**one, "used": io_counters.change(used[one["group"], one["device"]], one["used"])}
+        for one in after
+        if (one["group"], one["device"]) in used
+    ]
 
 
 def _mount_rise(values: Mapping[str, int], before: Mapping[str, int] | None) -> dict[str, int]:
@@ -376,11 +406,22 @@ def _trial(
     if not limit_s or not limit_bytes:
         return None
     before, began = _reading(host, nodes, unread, users=False), time.monotonic()
-    result = _within(limit_s + SPARE_S, lambda: read_trial.read(host.real(path), limit_s, limit_bytes))
+
+    def meter() -> Callable[[], dict[str, Any]]:
+        first, at = io_limits.read(host, ["self"], nodes["devices"]), time.monotonic()
+
+        def rise() -> dict[str, Any]:
+            counted_s = round(time.monotonic() - at, 6)
+            return {"limits": _limits_rise(first, io_limits.read(host, ["self"], nodes["devices"])),
+                    "counted_s": counted_s}  # fmt: skip
+
+        return rise
+
+    result = _within(limit_s + SPARE_S, lambda: read_trial.read(host.real(path), limit_s, limit_bytes, meter))
     seconds = round(time.monotonic() - began, 3)
     if not isinstance(result, dict):
         late = f"reading took longer than {limit_s + SPARE_S:g} s"
         unread["trial"] = late if result is None else result.strerror or str(result)
         return None
     rise = _rise(before, _reading(host, nodes, unread, users=False))
-    return {**result, "seconds": seconds, **{name: rise[name] for name in ("nfs", "limits", "tcp")}}
+    return {**result, "seconds": seconds, **{name: rise[name] for name in ("nfs", "tcp")}}

@@ -257,9 +257,8 @@ def answers(port: int) -> bool:
 def test_the_storage_of_pods_is_measured_and_ctrl_c_leaves_no_program_in_them(me: User, cluster: Lab) -> None:
     context = cluster.plane.kubectl("config", "current-context").strip()
     for name in ("lab-0", "lab-1"):
-        cluster.inside(
-            name, "sh", "-c", "mkdir -p /workspace/data && head -c 8388608 /dev/urandom > /workspace/data/shard"
-        )
+        make = "mkdir -p /workspace/data && head -c 8388608 /dev/urandom > /workspace/data/shard"
+        cluster.inside(name, "sh", "-c", f"{make} && touch -d @1000 /workspace/data/shard")
     words = ["incident", "storage", "--context", context, "--namespace", NAMESPACE, "--path", "/workspace/data"]
     chosen = [*words, "--pods", "lab-0,lab-1", "--read-mib", 16]
     done = me.gpuctl(*chosen, "--window", 0.5, "--output", "json")
