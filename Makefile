@@ -12,9 +12,10 @@ PYTEST_UNIT ?= pytest --numprocesses $(shell nproc) --dist worksteal
 QUICK_TESTS := tests/unit tests/contracts
 INSTALLED := build/installed
 # Runs in pods, by their Python.
-IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \
+IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) gpuctl/incident/pod plugins/module_utils/launch/process_tree.py \
            $(addprefix plugins/module_utils/gpuhost/,bounded_output.py host.py topology.py \
-             $(addprefix facts/,limits.py login.py peer_memory.py rdma.py))
+             $(addprefix facts/,counters.py io_counters.py io_limits.py limits.py login.py lustre.py peer_memory.py rdma.py \
+               read_trial.py storage_load.py))
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # If it is set, every worker and every program that a test starts compiles all modules again.

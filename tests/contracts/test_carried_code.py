@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from gpuctl.engine import launch_answers
 from gpuctl.remote import attached, connection, packing, payload
 from gpuctl.remote.model import PodTarget
 from gpuctl.remote.model import Program as PodProgram
+from gpuctl.workflows.incident import storage
 from tests.rig.cluster.receiver import Process, open_stream
 from tests.rig.cluster.snapshots import env_of
 from tests.rig.old_python import old_python
@@ -35,6 +37,7 @@ from tests.rig.source_files import PLUGINS, ROOT, python_files
 PAYLOADS = {
     "doctor": program.MODULES,
     "probe": probe.MODULES,
+    "storage": storage.MODULES,
     "supervisor": connection.MODULES,
     "sync": stream.RECEIVER,
 }
@@ -139,6 +142,15 @@ def test_an_old_python_looks_at_a_pod_for_the_doctor(python: str, tmp_path: Path
     assert answer is not None
     assert answer["machine"]["cpus"] > 0
     assert not any("*" in part.get("unread", {}) for part in answer.values())
+
+
+def test_an_old_python_measures_the_storage_of_a_pod(target: PodTarget, tmp_path: Path) -> None:
+    (tmp_path / "shard").write_bytes(bytes(range(256)) * 16384)
+    os.utime(tmp_path / "shard", (1000, 1000))
+    options = storage.StorageOptions(str(tmp_path), window_s=0.1, read_s=1.0, read_mib=8)
+    answers = storage.ask_pods([target], options)
+    facts = answers.fleet["lab-0"]
+    assert (answers.missing, facts["unread"], facts["trial"]["file_bytes"]) == ({}, {}, 4 << 20)
 
 
 def test_an_old_python_starts_a_launch_on_a_node() -> None:

@@ -26,6 +26,8 @@ HOMES = {
     "gpuctl/domain/slurm_states.py": ("audit", "nodes"),
     "gpuctl/nodes": ("nodes",),
     "gpuctl/domain/job_log.py": ("incident",),
+    "gpuctl/domain/storage_load.py": ("incident",),
+    "gpuctl/incident/storage.py": ("incident",),
     "gpuctl/nccl/preflight": ("preflight",),
     "gpuctl/nccl/judge": ("judge",),
     "gpuctl/nccl/advise": ("judge",),

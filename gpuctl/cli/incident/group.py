@@ -6,6 +6,7 @@ import click
 
 from gpuctl.cli.incident import handle
 from gpuctl.cli.incident.read import read
+from gpuctl.cli.incident.storage import storage
 from gpuctl.cli.shared.click_groups import Group
 
 
@@ -14,5 +15,5 @@ def incident() -> None:
     """Find out what a failed job failed of: from the alert to the post-mortem."""
 
 
-for command in (read, handle.start, handle.resume, handle.replay, handle.list_):
+for command in (read, storage, handle.start, handle.resume, handle.replay, handle.list_):
     incident.add_command(command)

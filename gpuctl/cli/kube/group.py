@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from gpuctl.cli.kube import shell
+from gpuctl.cli.kube.edit_in import edit_in
 from gpuctl.cli.kube.forward import forward
 from gpuctl.cli.kube.logs_ai import logs_ai
 from gpuctl.cli.kube.pod import pod, scope
@@ -24,6 +25,7 @@ def group() -> None:
 group.add_command(pod)
 group.add_command(forward)
 group.add_command(logs_ai)
+group.add_command(edit_in)
 for command in shell.commands:
     group.add_command(command)
 

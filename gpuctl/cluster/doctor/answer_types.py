@@ -132,4 +132,5 @@ class PodAnswer(TypedDict):
     peer_memory: fact_types.PeerMemoryFacts | fact_types.UnreadSubject
     network: Network | fact_types.UnreadSubject
     machine: Machine | fact_types.UnreadSubject
+    storage_load: fact_types.StorageLoadFacts | fact_types.UnreadSubject
     disk: fact_types.UnreadSubject | dict[str, Folder | LateFolder | MissingFolder | UnreadableFolder]

@@ -68,6 +68,7 @@ def request(env: Environment, names: Sequence[str], name: str) -> dict[str, Any]
         "runs": RUNS,
         "folders": [*FOLDERS, *env.cluster.storage.folders],
         "sample_s": SAMPLE_S,
+        "window_s": SAMPLE_S,
     }
 
 

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from .bounds import Count
-from .facts.answer_types import Facts, HealthAndOutputs, HealthFacts, Machine, StackFacts, TransactionFacts, UseFacts
+from .facts.answer_types import (
+    Facts,
+    HealthAndOutputs,
+    HealthFacts,
+    Machine,
+    StackFacts,
+    StorageLoadAnswer,
+    TransactionFacts,
+    UseFacts,
+)
 
 State = Literal["ok", "differs", "refused", "unsupported", "unknown", "failed", "pending", "contested", "conflict"]
 
@@ -164,5 +173,6 @@ FACTS: Mapping[str, type] = {
     "audit and outputs": HealthAndOutputs,
     "gpu use": UseFacts,
     "stack": StackFacts,
+    "storage load": StorageLoadAnswer,
     "transaction": TransactionFacts,
 }

@@ -20,8 +20,9 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
 
     Request: `action` (a name in `ACTIONS`), `check` (change nothing), `actor` (user and machine), and
     for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
-    for facts: `subjects` ("nccl", "audit", "audit and outputs", "stack" or "transaction") and the keys of its module
-    below facts/; for act: `act`, `about`, `reason` (for the system's log) and the keys of its module below acts/.
+    for facts: `subjects` ("nccl", "audit", "audit and outputs", "stack", "storage load" or "transaction") and the keys
+    of its module below facts/; for act: `act`, `about`, `reason` (for the system's log) and the keys of its module
+    below acts/.
     Answer: `error` (`wrong`, `hint`) or the result of the action; see changes.py for what tune gives.
     """
     host = host or Host()
@@ -72,6 +73,10 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         from .facts.gather import gather_use
 
         answer["facts"] = gather_use(host, request)
+    elif request.get("subjects") == "storage load":
+        from .facts.gather import gather_storage_load
+
+        answer["facts"] = gather_storage_load(host, request)
     return answer
 
 

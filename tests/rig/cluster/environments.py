@@ -12,6 +12,7 @@ from gpuctl.cluster.doctor.model import Check, Facts, PodFacts, Trouble
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import config
 from gpuctl.domain.findings import Finding, Verdict, group_by_subject
+from tests.rig import storage_facts
 from tests.rig.cluster import snapshots as cluster
 from tests.rig.cluster.snapshots import env_of
 
@@ -115,6 +116,7 @@ def inside(env: Environment, number: int = 0, changed: Mapping[str, Any] | None 
             "hostfile": config.hostfile(env),
         },
         "machine": machine(),
+        "storage_load": storage_facts.facts(path="", mount=None, trial=None),
         "disk": {path: room() for path in ("/dev/shm", "/workspace", "/tmp")},  # noqa: S108
     }
     for subject, value in (changed or {}).items():

@@ -17,7 +17,7 @@ from concurrent.futures import TimeoutError as Late  # before Python 3.11 it is 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import peer_memory, rdma
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import peer_memory, rdma, storage_load
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 from gpuctl.cluster.doctor.pod import disk, gpus, jobs, machine, nccl_logs, network, variables
@@ -36,13 +36,14 @@ SUBJECTS: dict[str, Subject] = {
     "network": network.read,
     "machine": machine.read,
     "disk": disk.read,
+    "storage_load": storage_load.read,
 }
 
 
 def main() -> int:
     """Read the request, and print the answer as one line after the token. It ends by itself even without a client.
 
-    The request: token, limit_s, sample_s, names, ssh, master, hostfile, runs, folders (see probe_pods.request).
+    The request: token, limit_s, sample_s, window_s, names, ssh, master, hostfile, runs, folders (probe_pods.request).
     """
     request = json.loads(_read_input(int(_read_input(10))))
     signal.signal(signal.SIGALRM, lambda *_: leave())

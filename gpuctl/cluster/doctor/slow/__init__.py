@@ -23,6 +23,7 @@ SLOW = Trouble(
         Check("neighbours", neighbours.neighbours, explains=("loaders", "stragglers")),
         Check("shared memory", limits.shm, explains=("loaders",)),
         Check("folders", limits.folders, explains=("loaders", "stragglers", "storage")),
+        Check("storage load", storage.load, explains=("storage", "loaders", "stragglers")),
         Check("storage", storage.storage, explains=("loaders", "stragglers")),
         Check("pace", gpu.pace, explains=("stragglers",)),
         Check("stragglers", gpu.stragglers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.cluster.doctor import gpus
@@ -10,6 +11,7 @@ from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.hang.limits import SHM
 from gpuctl.cluster.doctor.model import Facts, PodFacts
 from gpuctl.cluster.doctor.slow.processors import RESTING, pressure
+from gpuctl.domain import storage_load
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 GIB = 2**30
@@ -36,6 +38,18 @@ def storage(facts: Facts) -> list[Finding]:
             message = f"{len(blocked)} of its ranks wait for a disk or a driver{at}{_network_shares(inside)}"
             findings.append(warn(check, f"Pod {name}", message, CLOSER))
     return or_ok(check, facts.env.name, findings) if facts.answering("disk") else []
+
+
+def load(facts: Facts) -> list[Finding]:
+    """Check the counters of NFS, Lustre, disks, limits and the network, as `gpuctl incident storage` without a path."""
+    check, pods = "storage load", facts.answering("storage_load")
+    findings = [
+        replace(finding, check=check)
+        for name, inside in pods.items()
+        for finding in storage_load.findings(f"Pod {name}", inside.values["storage_load"])
+        if finding.check != "io-pressure"  # the check `storage` has it, of the pod itself
+    ]
+    return or_ok(check, facts.env.name, findings) if pods else []
 
 
 def _folder(subject: str, path: str, folder: Mapping[str, Any]) -> list[Finding]:

@@ -506,6 +506,130 @@ class StorageFacts(TypedDict):
     unread: Reasons
 
 
+class LoadMount(TypedDict):
+    """The mount of a path; `device` as "254:0"."""
+
+    mount_point: str
+    type: str
+    device: str
+    source: str
+
+
+class LustreEvent(TypedDict, total=False):
+    """Number of events, and the sum of their values: bytes or microseconds."""
+
+    count: Count
+    sum: Count
+
+
+class LustreLoad(TypedDict):
+    """Events of file systems and of the connections to their OSTs; usage of targets, stripes (-1: all) of a path."""
+
+    clients: dict[str, dict[str, LustreEvent]]
+    osts: dict[str, dict[str, LustreEvent]]
+    targets: list[LustreTarget]
+    stripes: int | None
+
+
+class IoLimit(TypedDict):
+    """A control group's limits on a disk in a second, and what its processes used."""
+
+    group: str
+    device: str
+    limits: dict[str, Count]
+    used: dict[str, Count]
+
+
+class NetworkLoad(TypedDict):
+    """Rises of an interface's counters."""
+
+    rise: dict[str, Count]
+    speed_mbps: Count | None
+
+
+class TcpSegments(TypedDict, total=False):
+    """Segments of all connections."""
+
+    sent: Count
+    retransmitted: Count
+
+
+class StorageUser(TypedDict):
+    """A process with open files there; its counters are of all its files. `is_writer`: one of them is open to write."""
+
+    pid: Count
+    name: str
+    is_writer: bool
+    read_bytes: Count | None
+    written_bytes: Count | None
+
+
+class ReadPhase(TypedDict):
+    """See `read_trial.PHASES`; milliseconds of one read. `limits`: as used within `counted_s`."""
+
+    name: str
+    streams: Count
+    block_bytes: Count
+    reads: Count
+    bytes: Count
+    seconds: Amount
+    median_ms: Amount | None
+    slowest_ms: Amount | None
+    limits: list[IoLimit]
+    counted_s: Amount
+
+
+class SmallFiles(TypedDict):
+    """Whole files that were opened and read one after the other."""
+
+    files: Count
+    bytes: Count
+    seconds: Amount
+    limits: list[IoLimit]
+    counted_s: Amount
+
+
+class ReadTrial(TypedDict):
+    """See `read_trial.read`, with the rises of counters while it ran."""
+
+    entries: Count
+    list_s: Amount
+    is_direct: bool | None
+    file_bytes: Count
+    cached_percent: Count | None
+    phases: list[ReadPhase]
+    small: SmallFiles | None
+    seconds: Amount
+    nfs: dict[str, dict[str, Count]]
+    tcp: TcpSegments | None
+
+
+class StorageLoadFacts(TypedDict):
+    """See `storage_load.read`."""
+
+    path: str
+    mount: LoadMount | None
+    window_s: Amount
+    nfs: dict[str, dict[str, Count]]
+    disks: dict[str, dict[str, Count]]
+    lustre: LustreLoad
+    limits: list[IoLimit]
+    network: dict[str, NetworkLoad]
+    tcp: TcpSegments | None
+    refaulted_bytes: Count | None
+    pressure: Amount | None
+    users: list[StorageUser]
+    hidden: Count
+    trial: ReadTrial | None
+    unread: Reasons
+
+
+class StorageLoadAnswer(TypedDict, total=False):
+    """Answer to the subjects "storage load"."""
+
+    storage_load: StorageLoadFacts | UnreadSubject
+
+
 class ProgramOutput(TypedDict):
     """See `outputs.read`."""
 

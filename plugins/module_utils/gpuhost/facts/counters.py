@@ -88,12 +88,13 @@ def _links(host: Host, unread: dict[str, str]) -> dict[str, dict[str, int]]:
         if changes and changes.isdigit():
             values["carrier_down_count"] = int(changes)
         if _value(host, f"{NET}/{net}/device/vendor") == AMAZON:
-            values.update(_allowances(host, net, unread))
+            values.update(allowances(host, net, unread))
         found[net] = values
     return found
 
 
-def _allowances(host: Host, net: str, unread: dict[str, str]) -> dict[str, int]:
+def allowances(host: Host, net: str, unread: dict[str, str]) -> dict[str, int]:
+    """Packets that AWS dropped or delayed, by allowance of the instance; {} with a reason in `unread`."""
     result = host.run("ethtool", "-S", net, limit=10)
     if not result.ok:
         unread[f"{net} allowances"] = result.last_line

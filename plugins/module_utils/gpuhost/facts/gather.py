@@ -62,6 +62,13 @@ def gather_use(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"use": _read(gpu_use.read, host, request), "seconds": round(time.monotonic() - started, 3)}
 
 
+def gather_storage_load(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """{storage_load}: load of the node's storage, and a trial of reading (storage_load.py)."""
+    from . import storage_load  # only a search for a cause of slow storage needs it
+
+    return {"storage_load": _read(storage_load.read, host, request)}
+
+
 def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """One subject; an error of the whole subject becomes its reason under "*"."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -248,3 +249,74 @@ def answers(port: int) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+# ---- storage --------------------------------------------------------------------------------------------------------
+
+
+def test_the_storage_of_pods_is_measured_and_ctrl_c_leaves_no_program_in_them(me: User, cluster: Lab) -> None:
+    context = cluster.plane.kubectl("config", "current-context").strip()
+    for name in ("lab-0", "lab-1"):
+        make = "mkdir -p /workspace/data && head -c 8388608 /dev/urandom > /workspace/data/shard"
+        cluster.inside(name, "sh", "-c", f"{make} && touch -d @1000 /workspace/data/shard")
+    words = ["incident", "storage", "--context", context, "--namespace", NAMESPACE, "--path", "/workspace/data"]
+    chosen = [*words, "--pods", "lab-0,lab-1", "--read-mib", 16]
+    done = me.gpuctl(*chosen, "--window", 0.5, "--output", "json")
+    report = json.loads(done.stdout)
+    trials = {name: facts["trial"] for name, facts in report["nodes"].items()}
+    assert {name: trial["file_bytes"] for name, trial in trials.items()} == {"lab-0": 8 << 20, "lab-1": 8 << 20}
+    assert [f["message"] for f in report["findings"] if f["verdict"] == "FAIL"] == []
+    with beside(me, *chosen, "--window", 60) as running:
+        wait_until(lambda: any("gpuctl-old-python" in args for args in cluster.runs("lab-0")), "it measures", LONG)
+        assert running.broken_off() == 130
+    wait_until(lambda: not any("gpuctl-old-python" in args for args in cluster.runs("lab-0")), "it ended", LONG)
+    assert "no pod gone" in me.gpuctl(*words, "--pods", "gone").stderr
+
+
+# ---- editors --------------------------------------------------------------------------------------------------------
+
+STANDIN_CODE = """#!/bin/sh
+# stands in for VS Code
+if [ "$1" = --list-extensions ]; then cat ~/extensions; else printf 'stand-in code got: %s\\n' "$*"; fi
+"""
+STANDIN_SSH = """#!/bin/sh
+# stands in for ssh, with an entry of its configuration for each pod that leads into the pod of ~/leads-to
+if [ "$1" = -G ]; then echo hostname 10.0.0.9; exit; fi
+for last; do :; done
+exec kubectl exec "$(cat ~/leads-to)" -n team -- sh -c "$last"
+"""
+STANDIN_NVIM = "#!/usr/bin/python3\n# stands in for Neovim\nimport sys\nprint('stand-in nvim got:', *sys.argv[1:])\n"
+
+
+def test_an_editor_opens_a_pod_by_the_first_method_that_leads_into_it(me: User, cluster: Lab) -> None:
+    me.program("code", STANDIN_CODE)
+    words = ["kube", "edit-in", "lab-0", "--namespace", NAMESPACE, "--path", "/workspace", "--with"]
+    (me.home / "extensions").write_text("ms-python.python\n")
+    none = me.gpuctl(*words, "code", "--port", 8099)
+    assert (none.returncode, "code-server does not listen on port 8099" in none.stderr) == (3, True)
+    (me.home / "extensions").write_text("ms-vscode-remote.remote-containers\n")
+    attach = me.gpuctl(*words, "code")
+    assert "not by ssh: ~/.ssh/config has no entry lab-0" in attach.stderr
+    assert "stand-in code got: --folder-uri vscode-remote://k8s-container+context=" in attach.stdout
+    me.program("ssh", STANDIN_SSH)
+    (me.home / "leads-to").write_text("lab-1")
+    assert "leads to another container or host" in me.gpuctl(*words, "code").stderr
+    (me.home / "leads-to").write_text("lab-0")
+    assert "stand-in code got: --remote ssh-remote+lab-0 /workspace" in me.gpuctl(*words, "code").stdout
+    assert "stand-in code got" not in me.gpuctl(*words, "code", "--plan").stdout
+    (cluster.site / "bin/nvim").write_text(STANDIN_NVIM)
+    (cluster.site / "bin/nvim").chmod(0o755)
+    assert "stand-in nvim got: /workspace" in me.gpuctl(*words, "nvim").stdout
+    me.settings("contexts:\n  production: ['*']\n")
+    refused = me.gpuctl(*words, "nvim")
+    assert (refused.returncode, "stand-in nvim got" in refused.stdout) == (2, False)
+    assert "stand-in nvim got: /workspace" in me.gpuctl(*words, "nvim", "--yes").stdout
+
+
+def test_without_an_editor_the_port_of_code_server_is_forwarded_until_ctrl_c(me: User, cluster: Lab) -> None:
+    cluster.inside("lab-0", "sh", "-c", "code-server >/dev/null 2>&1 &")
+    wait_until(lambda: any("code-server" in args for args in cluster.runs("lab-0")), "code-server runs", LONG)
+    with beside(me, "kube", "edit-in", "lab-0", "--namespace", NAMESPACE, "--with", "cursor") as running:
+        running.says("`cursor` is not installed", "code-server listens, is forwarded", "127.0.0.1:")
+        assert running.broken_off() == 130
+    cluster.inside("lab-0", "pkill", "-f", "code-server")

@@ -25,6 +25,7 @@ from tests.rig.cluster.environments import (
     room,
 )
 from tests.rig.nccl.recorded import text
+from tests.rig.storage_facts import limit
 from tests.unit.cluster.doctor.test_hang import standin_at_work
 
 
@@ -55,6 +56,18 @@ def test_no_check_finds_anything_in_a_training_that_is_well(each: Any, tmp_path:
     found = facts(tmp_path, ROCE, inside=found.inside, logs={"lab-0": Log(BY_RDMA)})
     assert lines(each.run(found)) == []
     assert each.run(found) != []
+
+
+def test_a_pod_whose_reads_are_at_a_limit_explains_tasks_that_wait(tmp_path: Path) -> None:
+    load, waits = {"limits": [limit(245_000_000)]}, machine(pod_pressure={"io": pressure(60)})
+    found = facts(tmp_path, ROCE, tell={"lab-0": {"storage_load": load, "machine": waits}})
+    [line] = told(found, "storage load")
+    assert "throughput of disk 259:1 is at the limit of the control group /kubepods/pod1: 49.0 of 50.0 MB/s" in line
+    diagnosis = run_checks(SLOW, found)
+    assert ([f.check for f in diagnosis.cause], [f.check for f in diagnosis.evidence]) == (
+        ["storage load"],
+        ["storage"],
+    )
 
 
 def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Open an editor on the files of a pod."""
