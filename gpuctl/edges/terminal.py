@@ -63,6 +63,19 @@ def ask(prompt: str) -> str | None:
         return None
 
 
+def ask_until_interrupt(prompt: str) -> str | None:
+    """Ask like `ask`; None after Ctrl-C, which then reaches nobody else."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handled({signal.SIGINT: interrupt}):
+        try:
+            return ask(prompt)
+        except KeyboardInterrupt:
+            return None
+
+
 def open_window(argv: Sequence[str]) -> str:
     """Start a program that opens a window and outlives gpuctl; return its error, or ""."""
     try:

@@ -20,6 +20,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import INTERNAL_ERROR, INTERRUPTED
 
 if TYPE_CHECKING:
+    from gpuctl.cli.dash.model import Program
     from gpuctl.cli.dash.screen.reader import Reader
 
 END_S = 2.0  # for readings to end with their connections
@@ -57,18 +58,29 @@ END_S = 2.0  # for readings to end with their connections
     click.option("--region", metavar="NAME", default="", callback=options.not_empty, help="AWS region of the subnets."),
     options.aws_profile,
     socket_option,
+    click.option(
+        "--allow-changes",
+        is_flag=True,
+        help="Also run commands that change an inventory or context with a name of production, after a question.",
+    ),
 )
 def dash(request: DashRequest) -> None:
-    """Show nodes, checks, runs, reservations, subnets and NCCL measurements on one screen, with a key for each.
+    """Show nodes, checks, pods, runs, reservations, subnets and NCCL measurements on one screen, with a key for each.
 
-    Each panel shows what a command prints; `c` copies the command, `?` lists all keys. Nothing is changed: acts are
-    shown as commands to copy. A panel is read only while it is shown.
+    Each panel shows what a command prints; `c` copies the command, `?` lists all keys. Acts are commands in an open
+    line: `x` runs one, after a question; in production only with --allow-changes. A panel is read only while it is
+    shown.
     """
     _need_terminal()
+    from gpuctl.cli.dash import acts
     from gpuctl.cli.dash.panels import build
     from gpuctl.cli.dash.screen.app import Dash
+    from gpuctl.core import settings
 
-    app = Dash(build(request), request.panel)
+    def program_of(command: str) -> Program:
+        return acts.program(command, settings.load(), allow_changes=request.allow_changes)
+
+    app = Dash(build(request), request.panel, program_of)
     with contextlib.suppress(KeyboardInterrupt):
         app.run()
     code = app.return_value

@@ -13,7 +13,7 @@ from gpuctl.cli.dash.model import CommandLine
 class DashRequest:
     """Subjects of the panels. `panel`: the first one to show. `sources`: recorded facts in place of nodes.
 
-    `every` and `timeout` in seconds. `socket`: of the reservations' service.
+    `every` and `timeout` in seconds. `socket`: of the reservations' service. `allow_changes`: of production, too.
     """
 
     panel: str
@@ -26,6 +26,7 @@ class DashRequest:
     region: str
     aws_profile: str
     socket: Path
+    allow_changes: bool = False
 
     def command_line(self, *names: str) -> CommandLine:
         """Command on these nodes."""

@@ -199,7 +199,7 @@ class NodesPanel:
         if found := [finding for finding in judge(node) if finding.verdict is not Verdict.OK]:
             lines += [Line(""), *finding_lines(found)]
         if acts := list(self._acts(node)):
-            lines += [Line(""), Line("Commands for this node; none is run from here:")]
+            lines += [Line(""), Line("Commands for this node:")]
             lines += [command_line(text) for text in acts]
         return Detail(node.name, lines, self._command_of(node))
 

@@ -10,12 +10,13 @@ from typing import Any
 import click
 import yaml
 
-from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, command_line, shell_text
+from gpuctl.cli.dash import acts
+from gpuctl.cli.dash.model import Detail, Line, PanelKey, Program, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.gpu_node import bootstrap as gpu_node
 from gpuctl.cli.hosts import runs, tune
 from gpuctl.cli.shared import output
-from gpuctl.core import run_history
+from gpuctl.core import run_history, settings
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir, config_dir
 from gpuctl.core.run_history import RunRecord
@@ -39,11 +40,12 @@ class RunsPanel:
     name, title = "runs", "Runs"
     command = shell_text(["runs"])
 
-    def __init__(self, _: DashRequest) -> None:
+    def __init__(self, request: DashRequest) -> None:
+        self._allow_changes = request.allow_changes
         self._runs: dict[str, RunRecord] = {}
         self._damaged: Sequence[InvalidInput] = ()
         self._read_at = ""
-        self.keys: Sequence[PanelKey] = ()
+        self.keys: Sequence[PanelKey] = (PanelKey("u", "undo the run under the cursor, after a question", self._undo),)
 
     def read(self) -> float:
         """Read the records that are new, or had not ended; of hosts, only the names stay in memory."""
@@ -69,7 +71,7 @@ class RunsPanel:
         if subject not in self._runs:
             return None
         run = run_history.load(subject)
-        lines = [Line("Undo (not run from here):"), *undo(run), Line("")]
+        lines = [Line("Undo:"), *undo(run), Line("")]
         shown, rest = vars(run), ""
         if len(run.hosts) > MOST_HOSTS:
             shown = {**shown, "hosts": sorted(run.hosts)}
@@ -77,6 +79,16 @@ class RunsPanel:
         text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=110)
         lines += [Line(printable(text)) for text in [*text.splitlines(), rest]]
         return Detail(run.name, lines, shell_text(["runs", "show", run.name]))
+
+    def _undo(self, subject: str) -> Detail | Program | None:
+        """Return the command that undoes a run; without one, the reasons."""
+        if subject not in self._runs:
+            return None
+        lines = list(undo(run_history.load(subject)))
+        commands = [line.command for line in lines if line.command]
+        if not commands:
+            return Detail(f"undo {subject}", lines, "")
+        return acts.program(commands[-1], settings.load(), allow_changes=self._allow_changes)
 
 
 def undo(run: RunRecord) -> Iterator[Line]:
