@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from gpuctl.core.run_history import RunRecord
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from tests.rig.gpu_user_facts import NOW, facts, process
@@ -63,9 +66,9 @@ def test_panels_lines_filter_and_commands_by_keys(me: User, saved: Path, columns
     screen.sees("It was copied", "gpuctl nodes --from")
     screen.press("q")
     screen.sees("filter: gpu-33")
-    screen.press("3")
-    screen.sees("no run has changed a host from here")
     screen.press("4")
+    screen.sees("no run has changed a host from here")
+    screen.press("5")
     screen.sees("cannot ask the reservation service")
     screen.resize(columns + 20, rows + 4)
     screen.press("1")
@@ -82,6 +85,25 @@ def test_a_host_that_hangs_holds_up_neither_keys_nor_the_end(me: User) -> None:
     screen.sees("list of keys")
     screen.press("C-c")
     screen.sees("exit code 130")
+
+
+def test_undo_asks_and_shows_the_refusal_of_rollback(me: User) -> None:
+    inventory = me.home / "gone.yml"
+    words = ["tune-nodes", "--inventory", str(inventory)]
+    record = RunRecord("20260101-000000-1", "2026-01-01T00:00:00Z", "ann@desk", words, 0, {"gpu-1": {}})
+    path = me.home / f".local/state/gpuctl/runs/{record.name}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(record)))
+    screen = dash(me, "--panel", "runs", columns=200)
+    screen.sees("ann@desk")
+    screen.press("u")
+    screen.sees(f"Run `gpuctl rollback --inventory {inventory} --limit gpu-1`? [y/N]")
+    screen.press("y", "Enter")
+    screen.sees("gone.yml", "ended with exit code 2; Enter goes back")
+    screen.press("Enter")
+    screen.sees("read at")
+    screen.press("q")
+    screen.sees("exit code 0")
 
 
 def test_a_closed_window_ends_it(me: User, saved: Path) -> None:
