@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuctl.cli.dash.model import Program
     from gpuctl.cli.dash.screen.reader import Reader
 
+WEB_DRIVER = "textual.drivers.web_driver:WebDriver"  # draws for a browser, through pipes
 END_S = 2.0  # for readings to end with their connections
 
 
@@ -63,6 +64,18 @@ END_S = 2.0  # for readings to end with their connections
         is_flag=True,
         help="Also run commands that change an inventory or context with a name of production, after a question.",
     ),
+    click.option(
+        "--web",
+        metavar="ADDRESS:PORT",
+        default="",
+        callback=options.not_empty,
+        help="Serve the screen to a browser, such as at 127.0.0.1:8080, until Ctrl-C; it runs no commands there.",
+    ),
+    click.option(
+        "--allow-remote",
+        is_flag=True,
+        help="With --web: accept an address that other machines reach. There is no encryption.",
+    ),
 )
 def dash(request: DashRequest) -> None:
     """Show nodes, checks, pods, runs, reservations, subnets and NCCL measurements on one screen, with a key for each.
@@ -71,7 +84,12 @@ def dash(request: DashRequest) -> None:
     line: `x` runs one, after a question; in production only with --allow-changes. A panel is read only while it is
     shown.
     """
-    _need_terminal()
+    if request.web:
+        _serve(request)
+    elif request.allow_remote:
+        raise InvalidInput("draw the screen", "--allow-remote is for --web", "add --web ADDRESS:PORT, or leave it out")
+    if os.environ.get("TEXTUAL_DRIVER") != WEB_DRIVER:
+        _need_terminal()
     from gpuctl.cli.dash import acts
     from gpuctl.cli.dash.panels import build
     from gpuctl.cli.dash.screen.app import Dash
@@ -87,6 +105,25 @@ def dash(request: DashRequest) -> None:
     if code is None:  # SIGTERM, or SIGHUP of a closed terminal; else Textual has printed an error
         code = INTERNAL_ERROR if app.return_code else INTERRUPTED
     _end_readings(app.readers.values(), code)
+
+
+def _serve(request: DashRequest) -> NoReturn:
+    """Serve the screen until Ctrl-C, each tab with a process of its own; errors as on a terminal."""
+    from gpuctl.cli.dash.panels import build
+    from gpuctl.workflows import web_screen
+
+    if request.allow_changes:
+        wrong = "--allow-changes cannot be combined with --web, which runs no commands"
+        raise InvalidInput(web_screen.DOING, wrong, "leave one of them out")
+    at = web_screen.address(request.web, allow_remote=request.allow_remote)
+    build(request)
+
+    def on_ready(url: str) -> None:
+        click.echo(f"open {url}")
+        click.echo("Whoever has this address reads the screen; Ctrl-C ends it.", err=True)
+
+    web_screen.serve(at, request.arguments, "gpuctl dash", on_ready)
+    sys.exit(INTERRUPTED)
 
 
 def _end_readings(readers: Iterable[Reader], code: int) -> NoReturn:

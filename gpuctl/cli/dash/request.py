@@ -14,6 +14,8 @@ class DashRequest:
     """Subjects of the panels. `panel`: the first one to show. `sources`: recorded facts in place of nodes.
 
     `every` and `timeout` in seconds. `socket`: of the reservations' service. `allow_changes`: of production, too.
+
+    `web`: address and port to serve the screen at; `allow_remote`: also one that other machines reach.
     """
 
     panel: str
@@ -27,6 +29,25 @@ class DashRequest:
     aws_profile: str
     socket: Path
     allow_changes: bool = False
+    web: str = ""
+    allow_remote: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of the same screen in a browser, which runs no command."""
+        options = {
+            "--panel": self.panel,
+            "--inventory": self.inventory or "",
+            "--limit": self.limit,
+            "--context": self.context,
+            "--every": f"{self.every:g}",
+            "--timeout": f"{self.timeout:g}",
+            "--region": self.region,
+            "--aws-profile": self.aws_profile,
+            "--socket": str(self.socket),
+        }
+        pairs = [*((name, value) for name, value in options.items() if value), *self._sources()]
+        return ["dash", *(word for pair in pairs for word in pair)]
 
     def command_line(self, *names: str) -> CommandLine:
         """Command on these nodes."""
