@@ -14,6 +14,7 @@ import click
 
 from gpuctl.cli.dash.names import NAMES
 from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.nodes.slurm_options import slurm
 from gpuctl.cli.reservations.reserve import socket_option
 from gpuctl.cli.shared import options
 from gpuctl.core.errors import InvalidInput
@@ -34,6 +35,7 @@ END_S = 2.0  # for readings to end with their connections
     options.inventory,
     options.limit,
     options.other_context("Kubernetes context: show which pods have GPUs, from the API."),
+    slurm,
     click.option(
         "--from",
         "sources",

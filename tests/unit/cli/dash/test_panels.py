@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.app import app
+from gpuctl.cli.dash.command import dash
 from gpuctl.cli.dash.model import NEVER, Detail, Panel, Program, View
 from gpuctl.cli.dash.panels.checks import ChecksPanel
 from gpuctl.cli.dash.panels.nccl import NcclPanel
@@ -23,6 +24,7 @@ from gpuctl.cli.dash.panels.reservations import ReservationsPanel
 from gpuctl.cli.dash.panels.runs import RunsPanel, undo
 from gpuctl.cli.dash.panels.subnets import SubnetsPanel
 from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.shared.options import build as build_request
 from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import RunRecord
@@ -35,13 +37,14 @@ from gpuctl.kube.pod_list import PodDetail, PodReader
 from gpuctl.kube.pod_rows import PodRow
 from gpuctl.nccl import history
 from gpuctl.nodes import facts_file
-from gpuctl.nodes.model import Fleet
+from gpuctl.nodes.model import Fleet, Node, SchedulerUse
 from gpuctl.reservations.demo import Demo
 from gpuctl.reservations.rules.model import Caller
 from gpuctl.subnets import flow as subnets
 from gpuctl.subnets.model import Listing
-from gpuctl.workflows import nodes_kube
+from gpuctl.workflows import nodes_kube, nodes_slurm
 from gpuctl.workflows.nodes_live import LiveNodes
+from gpuctl.workflows.nodes_slurm import SlurmRequest
 from tests.rig.gpu_user_facts import NOW, facts, process
 from tests.rig.nccl.builders import ended
 from tests.rig.subnet_model import listing, subnet
@@ -97,6 +100,36 @@ def test_no_node_is_unknown_once_it_was_read(monkeypatch: pytest.MonkeyPatch) ->
     view = panel.view()
     assert [line.level for line in view.lines if "no node has GPUs" in line.text] == ["UNKNOWN"]
     assert view.read_at
+
+
+def test_nodes_of_slurm_are_read_as_the_command_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    def read(request: SlurmRequest, _: object) -> list[Node]:
+        requests.append(request)
+        return [Node("h2", "h200", total=2, now=NOW, scheduler=SchedulerUse(1, source="slurm"))]
+
+    monkeypatch.setattr(nodes_slurm, "read", read)
+    panel = NodesPanel(replace(request(), slurm=True, partition="train", via="scontrol"))
+    assert panel.read() == 5
+    assert panel.command == "gpuctl nodes --slurm --partition train --via scontrol"
+    assert requests == [SlurmRequest("train", "", "scontrol")]
+    assert panel.view().lines[0].subject == "h2"
+    detail = panel.detail("h2")
+    assert detail is not None
+    assert detail.command == f"{panel.command} --nodes h2"
+    checks = ChecksPanel(replace(request(), slurm=True, partition="train"))
+    assert checks.command == "gpuctl audit --slurm --partition train --timeout 60"
+
+
+def test_the_screen_in_a_browser_has_the_same_arguments(tmp_path: Path) -> None:
+    source = tmp_path / "a b.json"
+    source.touch()
+    asked = replace(request(source), slurm=True, nodes="h[1-2]", panel="runs", web="127.0.0.1:0")
+    with dash.make_context("dash", asked.arguments[1:]) as context:
+        made = build_request(DashRequest, context.params)
+    assert asked.arguments[0] == "dash"
+    assert made == replace(asked, web="")
 
 
 def test_options_that_no_node_matches_are_named(tmp_path: Path) -> None:
