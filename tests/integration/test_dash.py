@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -87,17 +88,32 @@ def test_a_host_that_hangs_holds_up_neither_keys_nor_the_end(me: User) -> None:
     screen.sees("exit code 130")
 
 
-def test_undo_asks_and_shows_the_refusal_of_rollback(me: User) -> None:
-    inventory = me.home / "gone.yml"
-    words = ["tune-nodes", "--inventory", str(inventory)]
+@pytest.fixture
+def undo(me: User) -> str:
+    """Command that undoes the only recorded run; its inventory does not exist."""
+    words = ["tune-nodes", "--inventory", str(me.home / "gone.yml")]
     record = RunRecord("20260101-000000-1", "2026-01-01T00:00:00Z", "ann@desk", words, 0, {"gpu-1": {}})
     path = me.home / f".local/state/gpuctl/runs/{record.name}.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(asdict(record)))
+    return f"gpuctl rollback --inventory {words[-1]} --limit gpu-1"
+
+
+def test_sigterm_at_the_question_of_undo_ends_it(me: User, undo: str) -> None:
+    screen = me.terminal(str(GPUCTL), "dash", "--panel", "runs", columns=200)
+    screen.sees("ann@desk")
+    screen.press("u")
+    screen.sees(f"Run `{undo}`? [y/N]")
+    screen._process.send_signal(signal.SIGTERM)
+    wait_until(lambda: screen.ended, "the end of gpuctl")
+    assert screen._process.returncode == 130
+
+
+def test_undo_asks_and_shows_the_refusal_of_rollback(me: User, undo: str) -> None:
     screen = dash(me, "--panel", "runs", columns=200)
     screen.sees("ann@desk")
     screen.press("u")
-    screen.sees(f"Run `gpuctl rollback --inventory {inventory} --limit gpu-1`? [y/N]")
+    screen.sees(f"Run `{undo}`? [y/N]")
     screen.press("y", "Enter")
     screen.sees("gone.yml", "ended with exit code 2; Enter goes back")
     screen.press("Enter")
