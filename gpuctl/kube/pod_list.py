@@ -69,9 +69,10 @@ class PodReader:
         redactor = Redactor(literals(found))
         pod = redactor.record(found)
         events = facts.of_events(_events(cluster, found, redactor))
+        row = pod_rows.row(pod, datetime.now(UTC))
         return PodDetail(
-            pod_rows.row(pod, datetime.now(UTC)),
-            [redactor.finding(finding) for finding in pod_rows.findings(pod)],
+            row,
+            [redactor.finding(finding) for finding in row.findings],
             redactor.lines(facts.of_pod(pod)),
             redactor.lines(events),
         )

@@ -9,13 +9,15 @@ from typing import Any
 
 from gpuctl.core.text import plural
 from gpuctl.domain import kube_nodes
-from gpuctl.domain.findings import SEVERITY, Finding, Verdict, ok, overall, unknown, worst_first
+from gpuctl.domain.findings import SEVERITY, Finding, Verdict, fail, ok, overall, unknown, warn, worst_first
+from gpuctl.domain.pod_status import conditions
 from gpuctl.kube import model
 from gpuctl.kube.logs_ai import judge
 from gpuctl.kube.logs_ai.model import name_of
 
 FINISHED = ("Succeeded", "Failed")
 PHASES = ("Pending", "Running", *FINISHED)
+STARTS_S = 60.0  # after which a pod that was placed is late
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,44 @@ def row(pod: Mapping[str, Any], now: datetime) -> PodRow:
         kube_nodes.gpus_of_pod(pod),
         short.node,
         _age_s(short.since, now),
-        findings(pod),
+        findings(pod, now),
         short.phase in FINISHED,
     )
 
 
-def findings(pod: Mapping[str, Any]) -> list[Finding]:
-    """Judge a pod by its status; OK without a fault, UNKNOWN in a phase that has no meaning here."""
+def findings(pod: Mapping[str, Any], now: datetime) -> list[Finding]:
+    """Judge a pod by its status; OK only if it runs or has succeeded, without a fault."""
     name, phase = name_of(pod), (pod.get("status") or {}).get("phase")
     results = judge.of_status(pod)
-    if not results and phase not in PHASES:
+    if phase == "Failed" and not any(finding.verdict is Verdict.FAIL for finding in results):
+        return [*results, fail("phase", name, f"it failed, and its status has no reason; {_events_of(pod)}")]
+    if results:
+        return results
+    if phase == "Pending":
+        return [_not_started(pod, now)]
+    if phase not in PHASES:
         return [unknown("phase", name, f"its phase is {phase or 'not reported'}: does its node answer?")]
-    return results or [ok("pod", name)]
+    return [ok("pod", name)]
+
+
+def _not_started(pod: Mapping[str, Any], now: datetime) -> Finding:
+    """Judge a pod that waits on a node without a reason, such as for a volume."""
+    name, age_s = name_of(pod), _age_s(model.pod(pod).since, now)
+    if age_s is None or not conditions(dict(pod)):
+        return unknown("start", name, f"it has not started, and its status does not have the reason; {_events_of(pod)}")
+    if age_s < STARTS_S:
+        return warn("start", name, f"it is starting, since {age_s:.0f} s")
+    return warn("start", name, f"not started for {_span(age_s)}; {_events_of(pod)}")
+
+
+def _events_of(pod: Mapping[str, Any]) -> str:
+    meta = pod["metadata"]
+    return f"events: `gpuctl kube pods {meta['name']} --namespace {meta.get('namespace') or 'default'}`"
+
+
+def _span(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 def summary(listed: Sequence[PodRow]) -> str:

@@ -27,6 +27,8 @@ def pod(name: str, phase: str | None = "Running", gpus: int = 0, node: str = "gp
 
 NO_ROOM = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 2 Insufficient gpu."}
 WAITS = {"name": "main", "restartCount": 0, "image": "x:1", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+PLACED = {"type": "PodScheduled", "status": "True"}
+CREATES = {"name": "main", "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}
 CRASHES = {
     "name": "main",
     "restartCount": 7,
@@ -45,6 +47,30 @@ CRASHES = {
         (pod("a", "Pending", containerStatuses=[WAITS]), "ImagePullBackOff", Verdict.FAIL, "cannot be pulled"),
         (pod("a", containerStatuses=[CRASHES]), "CrashLoopBackOff", Verdict.FAIL, "main ran out of memory (OOMKilled)"),
         (pod("a", "Failed", reason="Evicted", message="disk"), "Failed", Verdict.FAIL, "terminated (Evicted): disk"),
+        (
+            pod("a", "Failed"),
+            "Failed",
+            Verdict.FAIL,
+            "its status has no reason; events: `gpuctl kube pods a --namespace train`",
+        ),
+        (
+            pod("a", "Pending", conditions=[PLACED], containerStatuses=[CREATES], startTime="2026-01-01T02:00:00Z"),
+            "ContainerCreating",
+            Verdict.WARN,
+            "not started for 25 h; events: `gpuctl kube pods a --namespace train`",
+        ),
+        (
+            pod("a", "Pending", conditions=[PLACED], startTime="2026-01-02T02:59:40Z"),
+            "Pending",
+            Verdict.WARN,
+            "it is starting, since 20 s",
+        ),
+        (
+            pod("a", "Pending"),
+            "Pending",
+            Verdict.UNKNOWN,
+            "it has not started, and its status does not have the reason",
+        ),
         (pod("a", "Unknown"), "Unknown", Verdict.UNKNOWN, "its phase is Unknown"),
         (pod("a", None), "None", Verdict.UNKNOWN, "its phase is not reported"),
     ],
@@ -61,6 +87,12 @@ def test_the_worst_come_first_then_those_with_gpus() -> None:
     assert [one.name for one in made] == ["d", "c", "a", "b"]
     assert [one.gpus for one in made] == [4, 8, 0, 0]
     assert {one.age_s for one in made} == {120.0}
+
+
+def test_one_that_does_not_start_and_one_that_failed_come_before_those_that_run() -> None:
+    late = pod("late", "Pending", conditions=[PLACED], startTime="2026-01-01T02:00:00Z")
+    made = rows([pod("runs", gpus=8), late, pod("failed", "Failed")], NOW)
+    assert [one.name for one in made] == ["failed", "late", "runs"]
 
 
 def test_the_summary_counts_gpus_of_live_pods_only() -> None:
