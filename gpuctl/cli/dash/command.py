@@ -64,7 +64,7 @@ END_S = 2.0  # for readings to end with their connections
     click.option(
         "--allow-changes",
         is_flag=True,
-        help="Also run commands that change an inventory or context with a name of production, after a question.",
+        help="Also run commands that may change production, by the names of inventory and context, after a question.",
     ),
     click.option(
         "--web",
@@ -98,7 +98,7 @@ def dash(request: DashRequest) -> None:
     from gpuctl.core import settings
 
     def program_of(command: str) -> Program:
-        return acts.program(command, settings.load(), allow_changes=request.allow_changes)
+        return acts.program(command, settings.load(), request)
 
     app = Dash(build(request), request.panel, program_of)
     with contextlib.suppress(KeyboardInterrupt):

@@ -296,7 +296,31 @@ def test_undo_is_refused_in_production_and_without_a_command_its_reason_is_shown
     program = allowed.keys[0].act("20260101-000000-1")
     assert isinstance(program, Program)
     assert list(program.argv) == ["gpuctl", "rollback", "--inventory", "prod", "--limit", "gpu-1"]
-    assert program.question.startswith("Run `gpuctl rollback")
+    assert program.question.endswith("Run `gpuctl rollback --inventory prod --limit gpu-1`?")
+
+
+@pytest.mark.usefixtures("prod")
+def test_the_question_of_an_undo_names_other_runs_that_it_undoes() -> None:
+    at = "2026-01-01T00:00:00Z"
+    hosts: dict[str, dict[str, str]] = {"gpu-1": {}, "gpu-2": {}}
+    words = ["tune-nodes", "-i", "prod"]
+    run_history.save(RunRecord("20260101-000000-1", at, "ann@desk", words, None, hosts))
+    run_history.save(RunRecord("20260102-000000-1", at, "ann@desk", ["bootstrap", "gpu-node", "-i", "x"], 0, hosts))
+    run_history.save(RunRecord("20260103-000000-1", at, "ann@desk", words, 0, {"gpu-3": {}}))
+    panel = RunsPanel(replace(request(), allow_changes=True))
+    panel.read()
+    assert "other runs there are undone, too" in panel.keys[0].does
+    program = panel.keys[0].act("20260101-000000-1")
+    assert isinstance(program, Program)
+    assert program.question.splitlines()[:-1] == [
+        "It restores the values from before gpuctl on 2 hosts: changes of other runs there are lost, too.",
+        "The run has no exit code: it may still be changing these hosts.",
+        "Later runs on these hosts: 20260102-000000-1 (bootstrap gpu-node).",
+    ]
+    newest = panel.keys[0].act("20260103-000000-1")
+    assert isinstance(newest, Program)
+    assert newest.question.splitlines()[0].startswith("It restores the values from before gpuctl on 1 host:")
+    assert "Later runs" not in newest.question
 
 
 class Cluster:
