@@ -42,9 +42,10 @@ class PodReader:
 
     def __init__(self, scope: Scope) -> None:
         """Read the kubeconfig; `InvalidInput` without a context of this name. The cluster is not contacted."""
-        self._cluster = kube.connect(scope.context, scope.namespace, patience_s=PATIENCE_S)
-        active = config.current(*config.files())
+        active = None if scope.context else config.current(*config.files())
         self.context = scope.context or (active.name if active else "")
+        # By its name: the current one may be another by now. Without one, connect says so.
+        self._cluster = kube.connect(self.context, scope.namespace, patience_s=PATIENCE_S)
         self.namespace = self._cluster.namespace
 
     def list_all(self) -> list[PodRow]:
