@@ -1,4 +1,4 @@
-"""k9s is opened read-only in production, whatever the settings allow elsewhere."""
+"""k9s is read-only in production, whatever the settings allow elsewhere; else its configuration decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.kube import k9s
 
 @pytest.mark.parametrize(
     ("context", "readonly", "mode"),
-    [("prod-eu", False, "--readonly"), ("dev-eu", False, "--write"), ("dev-eu", True, "--readonly")],
+    [("prod-eu", False, "--readonly"), ("dev-eu", False, ""), ("dev-eu", True, "--readonly")],
 )
 def test_context_namespace_and_mode(
     context: str, readonly: bool, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -21,7 +21,7 @@ def test_context_namespace_and_mode(
     (tmp_path / "k9s").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     command = k9s.command(context, "train", Settings(k9s_readonly=readonly))
-    assert command == ["k9s", "--context", context, "--namespace", "train", "--command", "pods", mode]
+    assert command == ["k9s", "--context", context, "--namespace", "train", "--command", "pods", *mode.split()]
     assert "all" in k9s.command(context, "", Settings())
 
 

@@ -129,7 +129,7 @@ class PodsPanel:
 def _mode(context: str) -> str:
     user_settings = settings.load()
     stage = user_settings.stage(context)
-    mode = "k9s opens read-only" if k9s.is_read_only(context, user_settings) else "k9s may change objects"
+    mode = "k9s opens read-only" if user_settings.k9s_is_readonly(context) else "k9s as its configuration says"
     return f"{stage}; {mode}" if stage else mode
 
 
