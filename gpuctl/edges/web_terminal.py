@@ -12,8 +12,12 @@ import hmac
 import html
 import json
 import logging
+import os
+import re
 import secrets
+import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,14 +28,17 @@ from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
 from gpuctl.edges.background import tied
+from gpuctl.engine import printable
 
 MOST_SESSIONS = 8  # programs at a time, one for each tab
 MOST_MESSAGE = 2**18  # bytes of a message of the browser, such as pasted text
 MOST_SIDE = 1000  # columns and rows
+MOST_ERRORS = 2**13  # bytes that a program writes to standard error, of which the last are printed
 END_S = 5.0  # for a program to end
 STATIC = Path(textual_serve.__file__).parent / "static"
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 REFUSED = "403: open the address that `gpuctl dash --web` printed\n"
+HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # The font of textual-serve, from this server; no script, image or connection of another site is accepted.
@@ -68,7 +75,7 @@ def policy(host: str) -> Mapping[str, str]:
         "style-src 'self' 'unsafe-inline'",
         "font-src 'self'",
         "img-src 'self' data:",
-        f"connect-src 'self' ws://{host}",
+        f"connect-src 'self' ws://{host}" if host else "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -98,6 +105,8 @@ class _Session(AppService):
 
         super().__init__(argv[0], write_bytes=send_bytes, write_str=send_text, close=close, download_manager=downloads)
         self._argv = list(argv)
+        self._errors = bytearray()
+        self._reading: asyncio.Task[None] | None = None
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
         """Start the program without a shell, in a session that Ctrl-C of this terminal does not reach."""
@@ -110,26 +119,55 @@ class _Session(AppService):
             start_new_session=True,
         )
         self._process, self._stdin = process, process.stdin
+        if process.stderr is not None:
+            self._reading = asyncio.create_task(self._read_errors(process.stderr))
+        process.stderr = asyncio.StreamReader()  # AppService would collect all of it, and print it as it is
+        process.stderr.feed_eof()
         return process
 
+    async def _read_errors(self, stream: asyncio.StreamReader) -> None:
+        """Read what the program writes to standard error, of which the last bytes stay."""
+        while data := await stream.read(MOST_ERRORS):
+            self._errors += data
+            del self._errors[:-MOST_ERRORS]
+
     async def end(self) -> None:
-        """Ask the program to end, and kill it after END_S."""
+        """Ask the program to end; after END_S, or an error, kill it and all that it started in its session."""
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
-                await self.stop()
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        # Not by a timeout that cancels: AppService.run ends as if nothing had happened, and the wait would go on.
+        asked = asyncio.ensure_future(self._ask_to_end(process))
+        try:
+            await asyncio.wait([asked], timeout=END_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            done, _ = await asyncio.wait([asked], timeout=END_S)
+            asked.cancel()
+            await self._print_errors()
+        for one in done:
+            one.result()
+
+    async def _ask_to_end(self, process: asyncio.subprocess.Process) -> None:
+        await self.stop()
+        await process.wait()
+
+    async def _print_errors(self) -> None:
+        """Print the last lines of the program's standard error, without control characters."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=END_S)  # a program of another session may hold it open
+            self._reading.cancel()
+        for line in self._errors.decode(errors="replace").splitlines():
+            sys.stderr.write(f"{printable(line)}\n")
+        self._errors.clear()
 
 
 class WebTerminal:
-    """Server of one program. `host`: of the addresses that browsers may use; "" for any.
+    """Server of one program. `hosts`: of the addresses that browsers may use; none for any.
 
-    `token`: opens the page once, which then has a cookie with another secret.
+    `token`: opens the page until the server ends, so it is as good as a password; the browser then has a cookie with
+    another secret.
     """
 
     def __init__(self, argv: Sequence[str], title: str, hosts: Sequence[str]) -> None:
@@ -142,12 +180,22 @@ class WebTerminal:
     def run(self, listener: socket.socket) -> None:
         """Serve until SIGINT or SIGTERM, then end all programs."""
         logging.getLogger("textual-serve").setLevel(logging.CRITICAL)  # its log could have what was typed
+        # The access log would have the token.
+        web.run_app(self.application(), sock=listener, access_log=None, print=None, shutdown_timeout=END_S)
+
+    def application(self) -> web.Application:
+        """Make the pages of the server."""
         app = web.Application(middlewares=[self._guard])
         routes = [web.get("/", self._page), web.get("/focus.js", self._focus), web.get("/ws", self._connect)]
         app.add_routes([*routes, web.static("/static", STATIC)])
+        app.on_response_prepare.append(self._add_policy)
         app.on_shutdown.append(self._close)
-        # The access log would have the token.
-        web.run_app(app, sock=listener, access_log=None, print=None, shutdown_timeout=END_S)
+        return app
+
+    async def _add_policy(self, request: web.Request, answer: web.StreamResponse) -> None:
+        """Add the security headers, also to an answer of aiohttp itself (404, 500)."""
+        host = request.headers.get("Host", "")
+        answer.headers.update(policy(host if self._is_ours(host) else ""))
 
     async def _close(self, _: web.Application) -> None:
         await asyncio.gather(*(connection.close() for connection in list(self._connections)))
@@ -155,15 +203,10 @@ class WebTerminal:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer only to the holder of the token or cookie, at a host that this server has."""
-        answer = await self._answer(request, handler)
-        if not answer.prepared:
-            answer.headers.update(policy(request.headers.get("Host", "")))
-        return answer
-
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self._is_ours(request.headers.get("Host", "")):
+        host = request.headers.get("Host", "")
+        if not self._is_ours(host):
             return web.Response(status=403, text=REFUSED)
-        name = f"gpuctl-dash-{request.url.port}"
+        name = f"gpuctl-dash-{_port(host)}"
         if request.path == "/" and _same(request.query.get("token", ""), self.token):
             answer = web.Response(status=303, headers={"Location": "/"})
             answer.set_cookie(name, self._cookie, httponly=True, samesite="Strict", path="/")
@@ -174,7 +217,8 @@ class WebTerminal:
 
     def _is_ours(self, host: str) -> bool:
         """True for a host that this server has: a name of somebody else may lead here, too (DNS rebinding)."""
-        return bool(host) and (not self._hosts or host.rpartition(":")[0] in self._hosts or host in self._hosts)
+        parts = HOST.fullmatch(host)
+        return parts is not None and (not self._hosts or parts["name"] in self._hosts)
 
     async def _page(self, request: web.Request) -> web.Response:
         host = html.escape(request.headers["Host"], quote=True)
@@ -243,6 +287,12 @@ def _side(value: object, default: int) -> int:
         return default
 
 
+def _port(host: str) -> str:
+    """Port that the browser uses, which is another than that of the server behind `ssh -L`."""
+    parts = HOST.fullmatch(host)
+    return (parts and parts["port"]) or "80"
+
+
 def _same(text: str, secret: str) -> bool:
     """Compare in a time that does not depend on the text."""
-    return hmac.compare_digest(text.encode(), secret.encode())
+    return hmac.compare_digest(text.encode(errors="surrogateescape"), secret.encode())
