@@ -43,6 +43,10 @@ class Settings:
         name = context.lower()
         return next((s for s in STAGES if any(fnmatchcase(name, p.lower()) for p in self.contexts.get(s, ()))), "")
 
+    def k9s_is_readonly(self, context: str) -> bool:
+        """True if k9s must not change objects of a context, "" for one that is not known."""
+        return self.k9s_readonly or (bool(context) and self.stage(context) == "production")
+
 
 _PATH = Parsed(lambda text: Path(text).expanduser(), "a path")
 EMPTY = EmptyFile("settings file", "add a setting, or remove the file for the defaults")

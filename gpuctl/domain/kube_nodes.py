@@ -43,6 +43,20 @@ def adapters(resources: Mapping[str, Any] | None) -> int:
     return _whole((resources or {}).get(EFA, 0))
 
 
+def gpus_of_pod(pod: Mapping[str, Any]) -> int:
+    """GPUs and MIG devices of a pod: of its containers and sidecars, or of an init container if it has more."""
+    spec = pod["spec"]
+    init = spec.get("initContainers") or []
+    sidecars = sum(_requested(one) for one in init if one.get("restartPolicy") == "Always")
+    main = sum(_requested(one) for one in spec.get("containers") or [])
+    return max([main + sidecars, *(_requested(one) for one in init)])
+
+
+def _requested(container: Mapping[str, Any]) -> int:
+    resources = container.get("resources") or {}
+    return gpus({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
 def has_gpus(node: Mapping[str, Any]) -> bool:
     """True if a node offers GPUs, or has a label of a node with NVIDIA's GPUs: its device plugin may be down."""
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}

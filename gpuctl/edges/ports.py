@@ -1,4 +1,4 @@
-"""TCP ports: test whether a local one is free, whether a forward reaches a server, and what a server sends first."""
+"""TCP ports: listen at one, test whether a local one is free or a forward reaches a server, and what a server sends."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def listen(ip: str, port: int) -> socket.socket:
+    """Listen at an address; port 0: one that is free. OSError if it is taken, or not of this machine."""
+    return socket.create_server((ip, port), family=socket.AF_INET6 if ":" in ip else socket.AF_INET)
 
 
 def answers(port: int, patience: float = 1.0) -> bool:

@@ -11,6 +11,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from gpuctl.edges.programs import need
@@ -61,6 +62,30 @@ def ask(prompt: str) -> str | None:
             return bytes(terminal.readline()).decode(errors="replace")
     except OSError:
         return None
+
+
+class _Declined(BaseException):
+    """Ctrl-C at a question; not KeyboardInterrupt, which ends the command."""
+
+
+def ask_until_interrupt(prompt: str) -> str | None:
+    """Ask like `ask`; None after Ctrl-C, which then reaches nobody else. SIGTERM and SIGHUP end the command, too."""
+    ends = signal.getsignal(signal.SIGINT)
+
+    def decline(*_: object) -> None:
+        raise _Declined
+
+    def end(_: int, frame: FrameType | None) -> None:
+        if not callable(ends):
+            raise KeyboardInterrupt
+        ends(signal.SIGINT, frame)
+        raise _Declined
+
+    with _handled({signal.SIGINT: decline, **dict.fromkeys((signal.SIGTERM, signal.SIGHUP), end)}):
+        try:
+            return ask(prompt)
+        except _Declined:
+            return None
 
 
 def open_window(argv: Sequence[str]) -> str:

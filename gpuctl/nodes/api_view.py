@@ -52,24 +52,10 @@ def unanswered(shown: Node, why: str) -> Node:
     return replace(shown, reached=False, scheduler=scheduler)
 
 
-def gpus_of(pod: Object) -> int:
-    """GPUs and MIG devices of a pod: of its containers and sidecars, or of an init container if it has more."""
-    spec = pod["spec"]
-    init = spec.get("initContainers") or []
-    sidecars = sum(_wants(one) for one in init if one.get("restartPolicy") == "Always")
-    main = sum(_wants(one) for one in spec.get("containers") or [])
-    return max([main + sidecars, *(_wants(one) for one in init)])
-
-
-def _wants(container: Object) -> int:
-    resources = container.get("resources") or {}
-    return kube_nodes.gpus({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
 def _node(node: Object, pods: Sequence[Object], parents: Parents, now: int) -> Node:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
     offered, present = kube_nodes.gpus(status.get("allocatable")), kube_nodes.gpus(status.get("capacity"))
-    users = [_user(pod, count, parents) for pod in pods if (count := gpus_of(pod))]
+    users = [_user(pod, count, parents) for pod in pods if (count := kube_nodes.gpus_of_pod(pod))]
     ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
     reason = "" if ready and ready[0].get("status") == "True" else kube_nodes.reason(ready[0] if ready else {})
     allocated = sum(user.gpu_count or 0 for user in users)

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from gpuctl.core import settings
@@ -72,10 +73,16 @@ def _ready(server: Server, folder: Path) -> Server:
     return server
 
 
-def command_of(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:
-    """Return a pane's command; k9s gets --readonly if the settings ask for it and the command sets neither mode."""
-    mode_options = {"--readonly", "--write"} & set(run)
-    return (*run, "--readonly") if run[0] == "k9s" and user_settings.k9s_readonly and not mode_options else tuple(run)
+def command_of(run: Sequence[str], user_settings: settings.Settings, context: str = "") -> tuple[str, ...]:
+    """Return a pane's command; k9s gets --readonly in production, and if the settings ask for it.
+
+    It does not if the command sets a mode. `context`: of the pane; one in the command counts, too.
+    """
+    if run[0] != "k9s" or {"--readonly", "--write"} & set(run):
+        return tuple(run)
+    names = [context, *(after for word, after in pairwise(run) if word == "--context")]
+    names += [word.removeprefix("--context=") for word in run if word.startswith("--context=")]
+    return (*run, "--readonly") if any(user_settings.k9s_is_readonly(name) for name in names) else tuple(run)
 
 
 def with_plugins(environment: Mapping[str, str]) -> str:
@@ -195,7 +202,7 @@ class _Build:
     def _program(self, pane: Pane) -> list[str]:
         scripts = self.folder / "scripts"
         if pane.run:
-            return ["sh", str(scripts / "pane.sh"), pane.install, *command_of(pane.run, self.settings)]
+            return ["sh", str(scripts / "pane.sh"), pane.install, *command_of(pane.run, self.settings, pane.context)]
         if pane.repository:
             return ["sh", str(scripts / "repository.sh"), pane.repository, str(self._repository(pane))]
         return ["sh", str(scripts / "shell.sh")]

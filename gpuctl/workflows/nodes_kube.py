@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.domain import kube_nodes
 from gpuctl.domain.kube_errors import Forbidden, NotFound
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object
@@ -50,7 +51,7 @@ def ask(context: str, probe: ProbeRequest | None, notify: Callable[[str], None])
 
 def _by_api(cluster: Cluster) -> list[Node]:
     objects = cluster.find(cluster.kind("v1", "Node"), {})
-    pods = [pod for pod in cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS) if api_view.gpus_of(pod)]
+    pods = [pod for pod in cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS) if kube_nodes.gpus_of_pod(pod)]
     return api_view.nodes(objects, pods, _parents(cluster, pods), round(time.time()))
 
 

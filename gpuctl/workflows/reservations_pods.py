@@ -23,7 +23,6 @@ from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.eks.gpu_pod import model, objects, scripts, ssh_files
 from gpuctl.engine import printable
-from gpuctl.nodes.api_view import gpus_of
 from gpuctl.reservations.agent import (
     Delivery,
     InUse,
@@ -389,7 +388,7 @@ class PodNode:
         for pod in pods:
             here = pod["metadata"]["namespace"] == cluster.namespace
             ours = here and _label(pod, SERVICE) == self._site.stored.identity
-            gpus = gpus_of(pod)
+            gpus = kube_nodes.gpus_of_pod(pod)
             if gpus and not ours and not _has_ended(pod):
                 where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
                 texts.append(f"the pod {where} has {gpus} GPUs without a session")

@@ -14,7 +14,8 @@ OURS = {"gpuctl", "ansible_collections"}
 
 def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {re.split(r"[^\w-]", dependency)[0] for dependency in project["dependencies"]}
+    listed = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    declared = {re.split(r"[^\w-]", dependency)[0] for dependency in listed}
     imported = {
         name.partition(".")[0]
         for folder in (ROOT / "gpuctl", ROOT / "plugins")

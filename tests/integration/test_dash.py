@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from gpuctl.core.run_history import RunRecord
 from gpuctl.nodes import facts_file
 from gpuctl.nodes.model import Fleet
 from tests.rig.gpu_user_facts import NOW, facts, process
@@ -63,9 +67,9 @@ def test_panels_lines_filter_and_commands_by_keys(me: User, saved: Path, columns
     screen.sees("It was copied", "gpuctl nodes --from")
     screen.press("q")
     screen.sees("filter: gpu-33")
-    screen.press("3")
-    screen.sees("no run has changed a host from here")
     screen.press("4")
+    screen.sees("no run has changed a host from here")
+    screen.press("5")
     screen.sees("cannot ask the reservation service")
     screen.resize(columns + 20, rows + 4)
     screen.press("1")
@@ -82,6 +86,40 @@ def test_a_host_that_hangs_holds_up_neither_keys_nor_the_end(me: User) -> None:
     screen.sees("list of keys")
     screen.press("C-c")
     screen.sees("exit code 130")
+
+
+@pytest.fixture
+def undo(me: User) -> str:
+    """Command that undoes the only recorded run; its inventory does not exist."""
+    words = ["tune-nodes", "--inventory", str(me.home / "gone.yml")]
+    record = RunRecord("20260101-000000-1", "2026-01-01T00:00:00Z", "ann@desk", words, 0, {"gpu-1": {}})
+    path = me.home / f".local/state/gpuctl/runs/{record.name}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(record)))
+    return f"gpuctl rollback --inventory {words[-1]} --limit gpu-1"
+
+
+def test_sigterm_at_the_question_of_undo_ends_it(me: User, undo: str) -> None:
+    screen = me.terminal(str(GPUCTL), "dash", "--panel", "runs", columns=200)
+    screen.sees("ann@desk")
+    screen.press("u")
+    screen.sees(f"Run `{undo}`? [y/N]")
+    screen._process.send_signal(signal.SIGTERM)
+    wait_until(lambda: screen.ended, "the end of gpuctl")
+    assert screen._process.returncode == 130
+
+
+def test_undo_asks_and_shows_the_refusal_of_rollback(me: User, undo: str) -> None:
+    screen = dash(me, "--panel", "runs", columns=200)
+    screen.sees("ann@desk")
+    screen.press("u")
+    screen.sees(f"Run `{undo}`? [y/N]")
+    screen.press("y", "Enter")
+    screen.sees("gone.yml", "ended with exit code 2; Enter goes back")
+    screen.press("Enter")
+    screen.sees("read at")
+    screen.press("q")
+    screen.sees("exit code 0")
 
 
 def test_a_closed_window_ends_it(me: User, saved: Path) -> None:

@@ -18,6 +18,8 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 from click.testing import CliRunner
 
+from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.gpu_node.bootstrap import bootstrap
 from gpuctl.cli.nodes import command
 from gpuctl.core.errors import InvalidInput
@@ -181,6 +183,16 @@ def test_a_drained_node_has_its_reason(client: None, site: Site) -> None:
         assert text in " ".join(result.output.split())
     finally:
         site.ask("scontrol", "update", "NodeName=h1", "State=RESUME")
+
+
+def test_the_panel_of_dash_has_the_lines_of_the_command(client: None, job: str) -> None:
+    request = DashRequest("nodes", None, "", "", (), 5, 60, "", "", Path("/no/socket"), slurm=True, via="scontrol")
+    panel = NodesPanel(request)
+    panel.read()
+    lines = [line.text.strip() for line in panel.view().lines]
+    printed = CliRunner().invoke(command.nodes, panel.command.split()[2:]).output
+    assert [line for line in lines if f"job {job}" in line or line.startswith("h2")]
+    assert {line for line in lines if line.startswith("h")} <= {line.strip() for line in printed.splitlines()}
 
 
 @pytest.mark.parametrize("words", [["--partition", "none"], ["--nodes", "h[8-9]"]])

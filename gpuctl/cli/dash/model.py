@@ -53,6 +53,18 @@ class Detail:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A program that has the terminal until it ends. `question`: asked there before it starts, "" for none.
+
+    `pauses`: its output stays until Enter.
+    """
+
+    argv: Sequence[str]
+    question: str = ""
+    pauses: bool = True
+
+
+@dataclass(frozen=True)
 class PanelKey:
     """A key of one panel. `act`: called with the subject under the cursor; returns what opens, None for a redraw.
 
@@ -61,13 +73,15 @@ class PanelKey:
 
     key: str
     does: str
-    act: Callable[[str], Detail | None]
+    act: Callable[[str], Detail | Program | None]
     prompt: str = ""
     reads: bool = False
 
 
 class Panel(Protocol):
-    """A panel. `read` runs in a thread and may take long; `view` and `detail` draw what was read, without I/O to hosts.
+    """A panel. `read` runs in a thread and may take long; `view` draws what was read, without I/O to hosts.
+
+    `detail` does, too, or asks a cluster for one object: for seconds, in a thread.
 
     `keys`: of this panel alone.
     """

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-NAMES = ("nodes", "checks", "runs", "reservations", "subnets", "nccl")
+NAMES = ("nodes", "checks", "pods", "runs", "reservations", "subnets", "nccl")

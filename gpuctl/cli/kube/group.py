@@ -12,6 +12,7 @@ from gpuctl.cli.kube.edit_in import edit_in
 from gpuctl.cli.kube.forward import forward
 from gpuctl.cli.kube.logs_ai import logs_ai
 from gpuctl.cli.kube.pod import pod, scope
+from gpuctl.cli.kube.pods import pods
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.core.exit_codes import INTERRUPTED
@@ -23,6 +24,7 @@ def group() -> None:
 
 
 group.add_command(pod)
+group.add_command(pods)
 group.add_command(forward)
 group.add_command(logs_ai)
 group.add_command(edit_in)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.nodes.reading import NodesRequest, Source, check, content_of, source
+from gpuctl.cli.nodes.slurm_options import slurm
 from gpuctl.cli.shared import findings, options
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.exit_codes import worst
@@ -30,23 +31,7 @@ SORTS = ("inventory", "name", "idle", "use", "memory", "util", "since", "who")
     options.limit,
     options.other_context("Kubernetes context: show which pods have GPUs, from the API."),
     options.node_probe("With --context: also query each GPU node, by a short-lived privileged pod, which is removed."),
-    click.option("--slurm", is_flag=True, help="Show the nodes of the Slurm cluster that this machine belongs to."),
-    click.option(
-        "--partition", metavar="NAME", default="", callback=options.not_empty, help="With --slurm: of this partition."
-    ),
-    click.option(
-        "--nodes",
-        metavar="NAME,...",
-        default="",
-        callback=options.not_empty,
-        help="With --slurm: only these, or h[1-4].",
-    ),
-    click.option(
-        "--via",
-        type=click.Choice(["srun", "ssh", "scontrol"]),
-        help="With --slurm: how to query the nodes: in your own jobs there, by ssh, or not at all.  "
-        "[default: ssh with --inventory, else srun]",
-    ),
+    slurm,
     click.option(
         "--from",
         "sources",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.domain import kube_nodes
 from gpuctl.domain.findings import Verdict
 from gpuctl.nodes import api_view, summary
 from gpuctl.nodes.judge import judge
@@ -102,7 +103,7 @@ def test_an_only_owner_counts_as_the_controller() -> None:
     ],
 )
 def test_gpus_of_a_pod(made: dict[str, Any], count: int) -> None:
-    assert api_view.gpus_of(made) == count
+    assert kube_nodes.gpus_of_pod(made) == count
 
 
 def test_withdrawn_gpus_and_a_kubelet_that_is_gone_are_findings() -> None:

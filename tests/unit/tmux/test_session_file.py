@@ -34,6 +34,17 @@ def test_k9s_is_read_only_by_default(tmp_path: Path) -> None:
     assert command_of(("htop",), Settings()) == ("htop",)
 
 
+@pytest.mark.parametrize(
+    ("run", "context"),
+    [(("k9s",), "prod-eu"), (("k9s", "--context", "prod-eu"), ""), (("k9s", "--context=prod-eu"), "dev")],
+)
+def test_k9s_is_read_only_in_a_context_of_production(run: tuple[str, ...], context: str) -> None:
+    allowed = Settings(k9s_readonly=False)
+    assert command_of(run, allowed, context) == (*run, "--readonly")
+    assert command_of((*run, "--write"), allowed, context) == (*run, "--write")
+    assert command_of(("k9s",), allowed, "dev") == ("k9s",)
+
+
 def test_a_written_session_reads_back_unchanged(tmp_path: Path) -> None:
     panes = (
         Pane(title="a: #{x} ü", run=("sh", "-c", "echo 'two  blanks' # no comment"), install="apt install x"),

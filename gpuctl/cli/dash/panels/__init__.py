@@ -9,6 +9,7 @@ from gpuctl.cli.dash.model import Panel
 from gpuctl.cli.dash.panels.checks import ChecksPanel
 from gpuctl.cli.dash.panels.nccl import NcclPanel
 from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.panels.pods import PodsPanel
 from gpuctl.cli.dash.panels.refused import RefusedPanel
 from gpuctl.cli.dash.panels.reservations import ReservationsPanel
 from gpuctl.cli.dash.panels.runs import RunsPanel
@@ -30,6 +31,7 @@ class _Kind(Protocol):
 PANELS: Mapping[str, _Kind] = {
     "nodes": NodesPanel,
     "checks": ChecksPanel,
+    "pods": PodsPanel,
     "runs": RunsPanel,
     "reservations": ReservationsPanel,
     "subnets": SubnetsPanel,

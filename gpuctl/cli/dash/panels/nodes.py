@@ -37,6 +37,7 @@ class NodesPanel:
     def __init__(self, request: DashRequest, live: LiveNodes | None = None) -> None:
         self._dash = request
         self._line = request.command_line("nodes")
+        self._line.set("--via", request.via or "")
         self._line.set("--timeout", f"{request.timeout:g}" if request.timeout != TIMEOUT_S else "")
         check(self._request, "table")
         self._with_users = True
@@ -61,9 +62,9 @@ class NodesPanel:
         return self._line.request(command.nodes, NodesRequest)
 
     def _hosts(self) -> LiveNodes | None:
-        """Hosts of the inventory; None if the nodes are recorded, or those of Kubernetes."""
+        """Hosts of the inventory; None if the nodes are recorded, or those of Kubernetes or Slurm."""
         request = self._request
-        if request.recorded or request.context:
+        if request.recorded or request.context or request.slurm:
             return None
         hosts = host_plan.targets(host_plan.find_inventory(request.inventory), request.limit)
         return of_hosts(hosts, request.forks, request.timeout)
@@ -199,7 +200,7 @@ class NodesPanel:
         if found := [finding for finding in judge(node) if finding.verdict is not Verdict.OK]:
             lines += [Line(""), *finding_lines(found)]
         if acts := list(self._acts(node)):
-            lines += [Line(""), Line("Commands for this node; none is run from here:")]
+            lines += [Line(""), Line("Commands for this node:")]
             lines += [command_line(text) for text in acts]
         return Detail(node.name, lines, self._command_of(node))
 
@@ -207,6 +208,8 @@ class NodesPanel:
         line = replace(self._line)
         if self._live is not None:
             line.set("--limit", node.name)
+        elif self._dash.slurm:
+            line.set("--nodes", node.name)
         return str(line)
 
     def _acts(self, node: Node) -> Iterator[str]:

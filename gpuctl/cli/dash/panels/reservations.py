@@ -73,7 +73,7 @@ class ReservationsPanel:
             return None
         text = yaml.safe_dump(dict(row), sort_keys=False, allow_unicode=True, width=110)
         lines = [Line(printable(line)) for line in text.splitlines()]
-        lines += [Line(""), Line("Commands; none is run from here:")]
+        lines += [Line(""), Line("Commands:")]
         for words in (["connect", subject], ["extend", subject, "--hours", "2"], ["cancel", subject]):
             lines.append(command_line(shell_text(["reservations", *words, *self._socket])))
         return Detail(f"reservation {subject}", lines, shell_text(["reservations", "show", subject, *self._socket]))

@@ -5,20 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import click
 import yaml
 
-from gpuctl.cli.dash.model import Detail, Line, PanelKey, View, command_line, shell_text
+from gpuctl.cli.dash import acts
+from gpuctl.cli.dash.model import Detail, Line, PanelKey, Program, View, command_line, shell_text
 from gpuctl.cli.dash.request import DashRequest
 from gpuctl.cli.gpu_node import bootstrap as gpu_node
 from gpuctl.cli.hosts import runs, tune
 from gpuctl.cli.shared import output
-from gpuctl.core import run_history
+from gpuctl.core import run_history, settings
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir, config_dir
 from gpuctl.core.run_history import RunRecord
+from gpuctl.core.text import named
 from gpuctl.engine import printable
 from gpuctl.hosts import plan as host_plan
 
@@ -30,6 +33,7 @@ UNDONE_BY_ROLLBACK: Mapping[tuple[str, ...], click.Command] = {
     ("bootstrap", "gpu-node"): gpu_node.bootstrap,
 }
 UNDO = "undo the run"
+UNDO_HELP = "restore its hosts as before gpuctl, after a question: other runs there are undone, too"
 NO_UNDO = "no command takes this run back"
 
 
@@ -39,11 +43,12 @@ class RunsPanel:
     name, title = "runs", "Runs"
     command = shell_text(["runs"])
 
-    def __init__(self, _: DashRequest) -> None:
+    def __init__(self, request: DashRequest) -> None:
+        self._request = request
         self._runs: dict[str, RunRecord] = {}
         self._damaged: Sequence[InvalidInput] = ()
         self._read_at = ""
-        self.keys: Sequence[PanelKey] = ()
+        self.keys: Sequence[PanelKey] = (PanelKey("u", UNDO_HELP, self._undo),)
 
     def read(self) -> float:
         """Read the records that are new, or had not ended; of hosts, only the names stay in memory."""
@@ -69,7 +74,7 @@ class RunsPanel:
         if subject not in self._runs:
             return None
         run = run_history.load(subject)
-        lines = [Line("Undo (not run from here):"), *undo(run), Line("")]
+        lines = [Line("Undo:"), *undo(run), Line("")]
         shown, rest = vars(run), ""
         if len(run.hosts) > MOST_HOSTS:
             shown = {**shown, "hosts": sorted(run.hosts)}
@@ -77,6 +82,32 @@ class RunsPanel:
         text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=110)
         lines += [Line(printable(text)) for text in [*text.splitlines(), rest]]
         return Detail(run.name, lines, shell_text(["runs", "show", run.name]))
+
+    def _undo(self, subject: str) -> Detail | Program | None:
+        """Return the command that undoes a run, with other runs that it undoes; without a command, the reasons."""
+        if subject not in self._runs:
+            return None
+        run = run_history.load(subject)
+        lines = list(undo(run))
+        commands = [line.command for line in lines if line.command]
+        if not commands:
+            return Detail(f"undo {subject}", lines, "")
+        return acts.program(commands[-1], settings.load(), self._request, *self._caveats(run))
+
+    def _caveats(self, run: RunRecord) -> Iterator[str]:
+        """Sentences about a run that may not have ended, and about later runs on its hosts."""
+        if run.exit_code is None:
+            yield "The run has no exit code: it may still be changing these hosts."
+        later = [
+            one for name, one in self._runs.items() if name > run.name and not run.hosts.keys().isdisjoint(one.hosts)
+        ]
+        if later:
+            known = [f"{one.name} ({' '.join(takewhile(_is_name, one.command))})" for one in later]
+            yield printable(f"Later runs on these hosts: {named(known)}.")
+
+
+def _is_name(word: str) -> bool:
+    return not word.startswith("-")
 
 
 def undo(run: RunRecord) -> Iterator[Line]:

@@ -7,20 +7,22 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding
 from textual.css.query import NoMatches
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from gpuctl.cli.dash.model import Detail, Line, Panel, PanelKey, View
+from gpuctl.cli.dash.model import Detail, Line, Panel, PanelKey, Program, View
 from gpuctl.cli.dash.screen.faults import Faults
 from gpuctl.cli.dash.screen.lines_view import LinesView
 from gpuctl.cli.dash.screen.reader import Reader
 from gpuctl.cli.dash.screen.text_screen import TextScreen
 from gpuctl.cli.errors import known_text
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.engine import printable
+from gpuctl.workflows import terminal_program
 
 MOST_ERROR_LINES = 6
 KEY_NAMES = {
@@ -81,8 +83,10 @@ class Dash(App[int]):
             super().__init__()
             self.panel = panel
 
-    def __init__(self, panels: Sequence[Panel], first: str) -> None:
+    def __init__(self, panels: Sequence[Panel], first: str, program_of: Callable[[str], Program] | None = None) -> None:
+        """Panels, and the one to show first. `program_of`: runs a command of an open line; None runs none."""
         super().__init__()
+        self._program_of = program_of
         self.animation_level = "none"
         self._panels = {panel.name: panel for panel in panels}
         self.panel = self._panels[first]
@@ -229,13 +233,15 @@ class Dash(App[int]):
     def _act(self, key: PanelKey, text: str) -> None:
         self._open(self.panel, lambda: key.act(text), key)
 
-    def _open(self, panel: Panel, make: Callable[[], Detail | None], key: PanelKey | None = None) -> None:
+    def _open(self, panel: Panel, make: Callable[[], Detail | Program | None], key: PanelKey | None = None) -> None:
         """Open what a function returns; it is called in a thread, as it may read files. Without a result, draw."""
         self.run_worker(self._opened(panel, make, key), group="open")
 
-    async def _opened(self, panel: Panel, make: Callable[[], Detail | None], key: PanelKey | None) -> None:
+    async def _opened(self, panel: Panel, make: Callable[[], Detail | Program | None], key: PanelKey | None) -> None:
         async with self._acting:  # keys in the order in which they were pressed
             detail = await asyncio.to_thread(_or_error, make, self._faults[panel.name])
+            if isinstance(detail, Program):
+                detail = self._run_program(panel, detail)
         if detail is not None:
             if len(self.screen_stack) == 1:  # not over another that was opened meanwhile
                 self.push_screen(TextScreen(detail))
@@ -244,6 +250,32 @@ class Dash(App[int]):
                 self.readers[panel.name].read_now()
             if panel is self.panel:  # else it is drawn when it is shown
                 self._redraw()
+
+    def on_text_screen_chosen(self, message: TextScreen.Chosen) -> None:
+        """Run a command of gpuctl on the terminal, after the question that it needs; show why it is refused."""
+        program_of, faults = self._program_of, self._faults[self.panel.name]
+        made: Detail | Program | None = None
+        if program_of is not None:
+            made = _or_error(lambda: program_of(message.command), faults)
+        if isinstance(made, Program):
+            made = self._run_program(self.panel, made)
+        if made is not None:
+            self.push_screen(TextScreen(made))
+
+    def _run_program(self, panel: Panel, program: Program) -> Detail | None:
+        """Hand the terminal to a program until it ends, then read the panel; returns the error of one that fails."""
+        errors = list[Exception]()
+        try:
+            with self.suspend():
+                try:
+                    terminal_program.run(program.argv, program.question, pauses=program.pauses)
+                except Exception as error:  # noqa: BLE001 - Textual would not take the terminal back
+                    errors.append(error)
+        except SuspendNotSupported:
+            wrong = "this screen has no terminal that a program could take over"
+            errors.append(InvalidInput("run it", wrong, "copy the command, and run it in a terminal"))
+        self.readers[panel.name].read_now()
+        return _error_detail(self._faults[panel.name].text(errors[0])) if errors else None
 
     def action_filter(self) -> None:
         """Ask for the text of the filter."""
@@ -320,7 +352,7 @@ class Dash(App[int]):
                 yield title
                 yield from (f"  {keys:<16}{does}" for keys, does in rows)
                 yield ""
-        yield "Nothing is changed from this screen: acts are shown as commands to copy."
+        yield "Nothing is changed without a question, and in production nothing without --allow-changes."
 
     @staticmethod
     def _bound(app: App[int]) -> Iterator[Binding]:
@@ -336,12 +368,15 @@ class Dash(App[int]):
         self.exit(INTERRUPTED)
 
 
-def _or_error(make: Callable[[], Detail | None], faults: Faults) -> Detail | None:
+def _or_error(make: Callable[[], Detail | Program | None], faults: Faults) -> Detail | Program | None:
     """Result of a function, or its error in the words of the commands."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001 - shown, and logged
-        text = faults.text(error)
+        return _error_detail(faults.text(error))
+
+
+def _error_detail(text: str) -> Detail:
     return Detail("error", [Line(line, level="FAIL") for line in text.splitlines()], "")
 
 

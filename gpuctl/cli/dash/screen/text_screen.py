@@ -9,6 +9,7 @@ from textwrap import wrap
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -42,7 +43,15 @@ class TextScreen(ModalScreen[None]):
     BINDINGS = [  # noqa: RUF012 - as Textual declares it
         Binding("escape,q", "dismiss", "back"),
         Binding("c", "copy", "copy the command under the cursor, else that of the screen"),
+        Binding("x", "run", "run the command under the cursor; one that may change something asks first"),
     ]
+
+    class Chosen(Message):
+        """`x` on a line with this command."""
+
+        def __init__(self, command: str) -> None:
+            super().__init__()
+            self.command = command
 
     def __init__(self, detail: Detail) -> None:
         super().__init__()
@@ -53,7 +62,7 @@ class TextScreen(ModalScreen[None]):
         yield Static(one_line(self._detail.title), markup=False, classes="title")
         yield self._view
         keys = "Esc back" + ("   c copy" if self._detail.command else "")
-        keys += "   c on a command: copy it" if any(line.command for line in self._detail.lines) else ""
+        keys += "   on a command: c copy, x run" if any(line.command for line in self._detail.lines) else ""
         yield Static(one_line(f"{keys}   {self._detail.command}".strip()), markup=False, classes="status")
 
     def on_mount(self) -> None:
@@ -62,6 +71,11 @@ class TextScreen(ModalScreen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Break long lines at the width of the screen."""
         self._view.show(list(wrapped(self._detail.lines, event.size.width - 1)))
+
+    def action_run(self) -> None:
+        """Run the command under the cursor, if it has one."""
+        if self._view.command:
+            self.post_message(self.Chosen(self._view.command))
 
     def action_copy(self) -> None:
         """Copy a command through the terminal: that under the cursor, else that of the screen."""

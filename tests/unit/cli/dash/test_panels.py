@@ -8,34 +8,43 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.app import app
-from gpuctl.cli.dash.model import NEVER, Panel, View
+from gpuctl.cli.dash.command import dash
+from gpuctl.cli.dash.model import NEVER, Detail, Panel, Program, View
 from gpuctl.cli.dash.panels.checks import ChecksPanel
 from gpuctl.cli.dash.panels.nccl import NcclPanel
 from gpuctl.cli.dash.panels.nodes import NodesPanel
+from gpuctl.cli.dash.panels.pods import PodsPanel
 from gpuctl.cli.dash.panels.reservations import ReservationsPanel
 from gpuctl.cli.dash.panels.runs import RunsPanel, undo
 from gpuctl.cli.dash.panels.subnets import SubnetsPanel
 from gpuctl.cli.dash.request import DashRequest
+from gpuctl.cli.shared.options import build as build_request
 from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import RunRecord
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, ok
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.unix_socket import serving
 from gpuctl.hosts.model import HostResult, Target
+from gpuctl.kube.pod import Scope
+from gpuctl.kube.pod_list import PodDetail, PodReader
+from gpuctl.kube.pod_rows import PodRow
 from gpuctl.nccl import history
 from gpuctl.nodes import facts_file
-from gpuctl.nodes.model import Fleet
+from gpuctl.nodes.model import Fleet, Node, SchedulerUse
 from gpuctl.reservations.demo import Demo
 from gpuctl.reservations.rules.model import Caller
 from gpuctl.subnets import flow as subnets
 from gpuctl.subnets.model import Listing
-from gpuctl.workflows import nodes_kube
+from gpuctl.workflows import nodes_kube, nodes_slurm
 from gpuctl.workflows.nodes_live import LiveNodes
+from gpuctl.workflows.nodes_slurm import SlurmRequest
 from tests.rig.gpu_user_facts import NOW, facts, process
 from tests.rig.nccl.builders import ended
 from tests.rig.subnet_model import listing, subnet
@@ -93,6 +102,36 @@ def test_no_node_is_unknown_once_it_was_read(monkeypatch: pytest.MonkeyPatch) ->
     assert view.read_at
 
 
+def test_nodes_of_slurm_are_read_as_the_command_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    def read(request: SlurmRequest, _: object) -> list[Node]:
+        requests.append(request)
+        return [Node("h2", "h200", total=2, now=NOW, scheduler=SchedulerUse(1, source="slurm"))]
+
+    monkeypatch.setattr(nodes_slurm, "read", read)
+    panel = NodesPanel(replace(request(), slurm=True, partition="train", via="scontrol"))
+    assert panel.read() == 5
+    assert panel.command == "gpuctl nodes --slurm --partition train --via scontrol"
+    assert requests == [SlurmRequest("train", "", "scontrol")]
+    assert panel.view().lines[0].subject == "h2"
+    detail = panel.detail("h2")
+    assert detail is not None
+    assert detail.command == f"{panel.command} --nodes h2"
+    checks = ChecksPanel(replace(request(), slurm=True, partition="train"))
+    assert checks.command == "gpuctl audit --slurm --partition train --timeout 60"
+
+
+def test_the_screen_in_a_browser_has_the_same_arguments(tmp_path: Path) -> None:
+    source = tmp_path / "a b.json"
+    source.touch()
+    asked = replace(request(source), slurm=True, nodes="h[1-2]", panel="runs", web="127.0.0.1:0")
+    with dash.make_context("dash", asked.arguments[1:]) as context:
+        made = build_request(DashRequest, context.params)
+    assert asked.arguments[0] == "dash"
+    assert made == replace(asked, web="")
+
+
 def test_options_that_no_node_matches_are_named(tmp_path: Path) -> None:
     facts_file.save(tmp_path / "facts.json", Fleet({"a": facts()}, {}, NOW))
     panel = NodesPanel(request(tmp_path / "facts.json"))
@@ -146,7 +185,7 @@ def test_findings_are_those_of_the_command_with_an_explanation(tmp_path: Path) -
     assert any("fell off" in line.text for line in detail.lines)
     [explain] = [key.act for key in panel.keys if key.key == "e"]
     explained = explain(first.subject)
-    assert explained is not None
+    assert isinstance(explained, Detail)
     assert [line.text.rstrip() for line in explained.lines if line.text] == printed(explained.command)
 
 
@@ -239,6 +278,129 @@ def socket(tmp_path: Path) -> Iterator[Path]:
     demo = Demo()
     with serving(tmp_path / "s", lambda _, call: demo.service.answer(Caller("ada", "vision"), call)):
         yield tmp_path / "s"
+
+
+def test_undo_is_refused_in_production_and_without_a_command_its_reason_is_shown(prod: Path) -> None:
+    for name, words in (("20260101-000000-1", ["tune-nodes", "-i", "prod"]), ("20260102-000000-1", ["nodes", "kill"])):
+        run_history.save(RunRecord(name, "2026-01-01T00:00:00Z", "ann@desk", words, 0, {"gpu-1": {}}))
+    panel = RunsPanel(request())
+    panel.read()
+    [key] = panel.keys
+    with pytest.raises(InvalidInput, match="prod is production"):
+        key.act("20260101-000000-1")
+    reasons = key.act("20260102-000000-1")
+    assert isinstance(reasons, Detail)
+    assert "no command takes this run back" in reasons.lines[0].text
+    allowed = RunsPanel(replace(request(), allow_changes=True))
+    allowed.read()
+    program = allowed.keys[0].act("20260101-000000-1")
+    assert isinstance(program, Program)
+    assert list(program.argv) == ["gpuctl", "rollback", "--inventory", "prod", "--limit", "gpu-1"]
+    assert program.question.endswith("Run `gpuctl rollback --inventory prod --limit gpu-1`?")
+
+
+@pytest.mark.usefixtures("prod")
+def test_the_question_of_an_undo_names_other_runs_that_it_undoes() -> None:
+    at = "2026-01-01T00:00:00Z"
+    hosts: dict[str, dict[str, str]] = {"gpu-1": {}, "gpu-2": {}}
+    words = ["tune-nodes", "-i", "prod"]
+    run_history.save(RunRecord("20260101-000000-1", at, "ann@desk", words, None, hosts))
+    run_history.save(RunRecord("20260102-000000-1", at, "ann@desk", ["bootstrap", "gpu-node", "-i", "x"], 0, hosts))
+    run_history.save(RunRecord("20260103-000000-1", at, "ann@desk", words, 0, {"gpu-3": {}}))
+    panel = RunsPanel(replace(request(), allow_changes=True))
+    panel.read()
+    assert "other runs there are undone, too" in panel.keys[0].does
+    program = panel.keys[0].act("20260101-000000-1")
+    assert isinstance(program, Program)
+    assert program.question.splitlines()[:-1] == [
+        "It restores the values from before gpuctl on 2 hosts: changes of other runs there are lost, too.",
+        "The run has no exit code: it may still be changing these hosts.",
+        "Later runs on these hosts: 20260102-000000-1 (bootstrap gpu-node).",
+    ]
+    newest = panel.keys[0].act("20260103-000000-1")
+    assert isinstance(newest, Program)
+    assert newest.question.splitlines()[0].startswith("It restores the values from before gpuctl on 1 host:")
+    assert "Later runs" not in newest.question
+
+
+class Cluster:
+    """Two pods of a cluster; `forbidden`: not those of all namespaces."""
+
+    def __init__(self, scope: Scope, forbidden: bool = False) -> None:
+        self.context, self.namespace = scope.context or "prod-eu", scope.namespace or "train"
+        self.scope, self.forbidden = scope, forbidden
+
+    def list_all(self) -> list[PodRow]:
+        if self.forbidden:
+            raise Forbidden("list pods", "ann may not list pods", "ask for a role")
+        fault = fail("scheduling", "b/stuck", "no node takes it: 0/2 nodes are available")
+        return [PodRow("b", "stuck", "Pending", 0, 8, "", 60.0, [fault]), *self.list_namespace()]
+
+    def list_namespace(self) -> list[PodRow]:
+        return [PodRow("train", "rank-0", "Running", 1, 8, "gpu-1", 60.0, [ok("pod", "train/rank-0")])]
+
+    def detail(self, name: str, namespace: str = "") -> PodDetail:
+        [row] = [row for row in self.list_all() if row.name == name]
+        assert namespace == row.namespace
+        return PodDetail(row, row.findings, ["status: Pending"], ["2026-01-01 Warning FailedScheduling: full"])
+
+
+def pods_panel(forbidden: bool = False, context: str = "") -> PodsPanel:
+    return PodsPanel(request(context=context), lambda scope: cast("PodReader", Cluster(scope, forbidden)))
+
+
+def test_pods_are_the_worst_first_with_their_events() -> None:
+    panel = pods_panel()
+    head, first, second, total = drawn(panel)
+    assert head.split() == ["NAMESPACE", "POD", "STATUS", "RESTARTS", "GPUS", "NODE", "AGE", "WHY"]
+    assert first.split()[:5] == ["b", "stuck", "Pending", "0", "8"]
+    assert "no node takes it" in first
+    assert second.split()[:6] == ["train", "rank-0", "Running", "1", "8", "gpu-1"]
+    assert total == (
+        "prod-eu (production; k9s opens read-only): 2 pods, 1 FAIL, 8 GPUs on nodes, 8 GPUs waiting for a node"
+    )
+    assert panel.command == "gpuctl kube pods --all-namespaces --context prod-eu"
+    assert [line.level for line in panel.view().lines] == ["FAIL", ""]
+    detail = panel.detail("b/stuck")
+    assert detail is not None
+    assert "  2026-01-01 Warning FailedScheduling: full" in [line.text for line in detail.lines]
+    assert detail.command == "gpuctl kube pods stuck --namespace b --context prod-eu"
+    commands = [line.command for line in detail.lines if line.command]
+    assert commands[0] == "gpuctl kube pod logs stuck --namespace b --context prod-eu"
+
+
+def test_without_the_right_to_all_namespaces_that_of_the_context_is_shown() -> None:
+    panel = pods_panel(forbidden=True)
+    assert drawn(panel)[-1] == "note: only the namespace train: ann may not list pods"
+    assert panel.command == "gpuctl kube pods --context prod-eu --namespace train"
+    assert drawn(panel)[-1] == "note: only the namespace train: ann may not list pods"
+
+
+def test_a_namespace_is_chosen_and_all_again() -> None:
+    panel = pods_panel()
+    panel.read()
+    press(panel, "n", " train ")
+    assert not panel.view().lines
+    assert panel.command == "gpuctl kube pods --context prod-eu --namespace train"
+    panel.read()
+    assert [line.subject for line in panel.view().lines] == ["train/rank-0"]
+    press(panel, "n", "")
+    assert panel.command == "gpuctl kube pods --context prod-eu --all-namespaces"
+
+
+def test_k9s_is_opened_on_the_context_and_namespace_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = pods_panel(context="dev-eu")
+    [key] = [key for key in panel.keys if key.key == "o"]
+    with pytest.raises(InvalidInput, match="not read yet"):
+        key.act("")
+    panel.read()
+    (tmp_path / "k9s").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program = key.act("b/stuck")
+    assert isinstance(program, Program)
+    assert list(program.argv)[:5] == ["k9s", "--context", "dev-eu", "--namespace", "b"]
+    assert "--readonly" in program.argv
+    assert not program.question
 
 
 def test_reservations_are_those_of_the_commands(socket: Path) -> None:

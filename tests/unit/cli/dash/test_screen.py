@@ -14,7 +14,7 @@ import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
-from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, View, command_line
+from gpuctl.cli.dash.model import NEVER, CommandLine, Detail, Line, PanelKey, Program, View, command_line
 from gpuctl.cli.dash.names import NAMES
 from gpuctl.cli.dash.panels import PANELS, build
 from gpuctl.cli.dash.panels.nodes import NodesPanel
@@ -472,6 +472,50 @@ def test_the_command_under_the_cursor_is_drawn_whole_and_copied() -> None:
 
     play(Dash([Acts([Line("a value", "a")])], "fixed"), steps)
     assert list(wrapped([command_line(act)], 40)) == [command_line(act)]
+
+
+class Acts(Fixed):
+    """A panel whose open lines have a command, and whose key opens a program."""
+
+    keys: Sequence[PanelKey] = (PanelKey("o", "a program", lambda _: Program(["true"], pauses=False)),)
+
+    def detail(self, subject: str) -> Detail | None:
+        return Detail(subject, [command_line(f"gpuctl kill {subject}")], "gpuctl fixed")
+
+
+def refuse(command: str) -> Program:
+    raise InvalidInput("run it", f"{command} is refused", "copy it")
+
+
+@pytest.mark.parametrize(
+    ("program_of", "shown"),
+    [(refuse, "cannot run it: gpuctl kill a is refused"), (lambda _: Program(["true"]), "no terminal that a program")],
+)
+def test_a_command_that_cannot_be_run_from_an_open_line_has_a_reason(
+    program_of: Callable[[str], Program], shown: str
+) -> None:
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "x run" in screen(app))
+        await pilot.press("x")
+        await until(pilot, lambda: shown in screen(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "gpuctl kill a" in screen(app))
+
+    play(Dash([Acts([Line("a value", "a")])], "fixed", program_of), steps)
+
+
+def test_a_program_of_a_key_needs_a_terminal_and_the_panel_is_read_after_it() -> None:
+    panel = Acts([Line("a value", "a")])
+
+    async def steps(app: Dash, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "a value" in screen(app))
+        await pilot.press("o")
+        await until(pilot, lambda: "no terminal that a program" in screen(app))
+        await until(pilot, lambda: panel.readings == 2)
+
+    play(Dash([panel], "fixed"), steps)
 
 
 def test_a_filter_keeps_all_lines_of_a_subject() -> None:
