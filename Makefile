@@ -9,6 +9,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 # Unit tests share no hosts, so that any worker may take any of them. Each worker collects all tests: one a processor.
 PYTEST_UNIT ?= pytest --numprocesses $(shell nproc) --dist worksteal
+# A test that failed is tried once more, alone on the machine; three that fail twice end it.
+PYTEST_AGAIN ?= pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose
 QUICK_TESTS := tests/unit tests/contracts
 INSTALLED := build/installed
 # Runs in pods, by their Python.
@@ -33,7 +35,9 @@ bootstrap: $(INSTALLED) ## Install gpuctl into .venv and this machine's tools; s
 .PHONY: test
 test: packages kubernetes ## Run everything CI runs: lint, the roles' scenarios, all tests
 	$(MAKE) --jobs=$(shell expr $$(nproc) + 2) --output-sync=target lint unit molecule # scenarios wait, the others compute
-	$(PYTEST) tests $(QUICK_TESTS:%=--ignore=%)
+	$(PYTEST) tests $(QUICK_TESTS:%=--ignore=%) || \
+	  { test $$? = 1; echo 'Failed above; a test that passes now needs mending all the same:'; \
+	    $(PYTEST_AGAIN) tests $(QUICK_TESTS:%=--ignore=%); }
 
 .PHONY: trials
 trials: packages $(INSTALLED) ## Run the tests that take many minutes: NVIDIA's real packages, built by DKMS
