@@ -71,24 +71,22 @@ class RealAgent(Agent):
             return None
         try:
             result = self._carry_out(order, fails)
+            observation = self.real.observe(order.fence)
         except NotObeyed as refusal:
             lacks = order.kind is OrderKind.ACCESS and ("no account" in str(refusal) or "no session" in str(refusal))
             if "is older than" in str(refusal) or lacks:
                 return None
             raise AssertionError(f"double booking on {self.node}: {refusal}") from refusal
         self.fence = order.fence
-        observation = self.real.observe(order.fence)
         self.sessions = {one.reservation: (one.attempt, one.gpus) for one in observation.sessions}
         users = [sum(minor in gpus for _, gpus in self.sessions.values()) for minor in range(self.gpus)]
         assert [min(len(uids), 1) for uids in access(self.root, self.gpus)] == users, "access differs from the sessions"
         return result, order
 
     def _carry_out(self, order: Order, fails: bool) -> str:
-        if order.kind is OrderKind.OBSERVE:
-            self.real.observe(order.fence)
+        if order.kind is OrderKind.OBSERVE:  # as after every order
             return "observed"
         if order.kind is OrderKind.PREPARE and fails:
-            self.real.observe(order.fence)
             return "failed"
         self.real.obey(order, ACCOUNT)
         return {
