@@ -12,6 +12,7 @@ from gpuctl.engine import gpuhost_api as api
 from gpuctl.reservations.agent import NotObeyed, VisitedNode
 from gpuctl.reservations.local_node import local_node
 from gpuctl.reservations.rules.model import Node
+from gpuctl.reservations.rules.reconcile import Observation
 from gpuctl.reservations.rules.reports import Order, OrderKind
 from tests.rig.reservations.world import Agent
 
@@ -70,30 +71,29 @@ class RealAgent(Agent):
         if not self.reachable:
             return None
         try:
-            result = self._carry_out(order, fails)
+            result, observed = self._carry_out(order, fails)
         except NotObeyed as refusal:
             lacks = order.kind is OrderKind.ACCESS and ("no account" in str(refusal) or "no session" in str(refusal))
             if "is older than" in str(refusal) or lacks:
                 return None
             raise AssertionError(f"double booking on {self.node}: {refusal}") from refusal
         self.fence = order.fence
-        observation = self.real.observe(order.fence)
+        observation = observed or self.real.observe(order.fence)  # after an order, nothing refuses it
         self.sessions = {one.reservation: (one.attempt, one.gpus) for one in observation.sessions}
         users = [sum(minor in gpus for _, gpus in self.sessions.values()) for minor in range(self.gpus)]
         assert [min(len(uids), 1) for uids in access(self.root, self.gpus)] == users, "access differs from the sessions"
         return result, order
 
-    def _carry_out(self, order: Order, fails: bool) -> str:
+    def _carry_out(self, order: Order, fails: bool) -> tuple[str, Observation | None]:
         if order.kind is OrderKind.OBSERVE:
-            self.real.observe(order.fence)
-            return "observed"
+            return "observed", self.real.observe(order.fence)
         if order.kind is OrderKind.PREPARE and fails:
-            self.real.observe(order.fence)
-            return "failed"
+            return "failed", self.real.observe(order.fence)
         self.real.obey(order, ACCOUNT)
-        return {
+        result = {
             OrderKind.PREPARE: "ready",
             OrderKind.CLEAR: "cleared",
             OrderKind.CLEAN_NODE: "clean",
             OrderKind.ACCESS: "has access",
         }[order.kind]
+        return result, None

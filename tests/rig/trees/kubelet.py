@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from tests.rig.trees.host import program, put, small_server
+from tests.rig.trees.host import QUICK_PROGRAM, program, put, small_server
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 FOLDER = "/etc/kubernetes/kubelet.conf.d"
@@ -16,44 +15,39 @@ cpuManagerPolicy: none # for now
 maxPods: 50
 """
 # In place of systemd and the kubelet: like the real one, it does not start with a state file of another policy.
-SYSTEMCTL = f"""#!{sys.executable}
-import json, os, pathlib, re, sys
-root = pathlib.Path(os.environ["GPUCTL_ROOT"])
-pid, state = root / "run/standin-kubelet", root / "var/lib/kubelet/cpu_manager_state"
+SYSTEMCTL = f"""{QUICK_PROGRAM}
 verb = sys.argv[1]
-with (root / "run/standin-calls").open("a") as calls:
-    calls.write(verb + "\\n")
-if verb == "stop" and (root / "run/standin-does-not-stop").exists():
+write("run/standin-calls", verb + "\\n", "a")
+if verb == "stop" and exists("run/standin-does-not-stop"):
     sys.exit("Job for kubelet.service canceled.")
 elif verb == "stop":
-    pid.unlink(missing_ok=True)
+    remove("run/standin-kubelet")
 elif verb == "start":
-    drop_in = root / "etc/kubernetes/kubelet.conf.d/99-gpuctl.conf"
-    text = (root / "var/lib/kubelet/config.yaml").read_text() + (drop_in.read_text() if drop_in.exists() else "")
+    import json, re
+    drop_in, state = "etc/kubernetes/kubelet.conf.d/99-gpuctl.conf", "var/lib/kubelet/cpu_manager_state"
+    text = read("var/lib/kubelet/config.yaml") + (read(drop_in) if exists(drop_in) else "")
     policy = "static" if re.search(r'cpuManagerPolicy"?: "?static', text) else "none"
-    if (root / "run/standin-fails").exists() and policy == "static":
+    if exists("run/standin-fails") and policy == "static":
         sys.exit(0)
-    if state.exists() and json.loads(state.read_text())["policyName"] != policy:
+    if exists(state) and json.loads(read(state))["policyName"] != policy:
         sys.exit(0)
-    if not (root / "run/standin-hangs").exists() or policy == "none":
-        state.write_text(json.dumps({{"policyName": policy}}))
+    if not exists("run/standin-hangs") or policy == "none":
+        write(state, json.dumps({{"policyName": policy}}))
     if re.search(r'memoryManagerPolicy"?: "?Static', text):
-        (state.parent / "memory_manager_state").write_text(json.dumps({{"policyName": "Static"}}))
-    pid.write_text("77")
+        write("var/lib/kubelet/memory_manager_state", json.dumps({{"policyName": "Static"}}))
+    write("run/standin-kubelet", "77")
 elif verb == "show":
-    runs, known = pid.exists(), not (root / "run/standin-absent").exists()
+    runs, known = exists("run/standin-kubelet"), not exists("run/standin-absent")
     print(f"Id={{sys.argv[-1]}}\\nLoadState={{'loaded' if known else 'not-found'}}")
     print(f"ActiveState={{'active' if runs else 'failed'}}\\nUnitFileState=enabled\\nMainPID={{77 if runs else 0}}")
     if "ExecStart" in sys.argv[2] or "NRestarts" in sys.argv[2]:
-        more = root / "run/standin-properties"
-        print(more.read_text() if more.exists() else "NRestarts=0")
+        print(read("run/standin-properties") if exists("run/standin-properties") else "NRestarts=0")
 """
-KUBECTL = f"""#!{sys.executable}
-import os, pathlib, sys
-answer = pathlib.Path(os.environ["GPUCTL_ROOT"], "run", "standin-" + sys.argv[sys.argv.index("get") + 1])
-if not answer.exists():
+KUBECTL = f"""{QUICK_PROGRAM}
+answer = "run/standin-" + sys.argv[sys.argv.index("get") + 1]
+if not exists(answer):
     sys.exit("Unable to connect to the server")
-sys.stdout.write(answer.read_text())
+sys.stdout.write(read(answer))
 """
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.rig.trees.gpus import H100, gpu_server
-from tests.rig.trees.host import program, put
+from tests.rig.trees.host import QUICK_PROGRAM, program, put
 
 GRES, CGROUP, CONF = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf", "/etc/slurm/slurm.conf"
 NODE = (
@@ -16,52 +16,46 @@ NODE = (
 # In place of systemd and slurmd. `run/standin-fails`: a word in gres.conf with which slurmd does not run;
 # `run/standin-invalid`: one with which slurmctld calls the node invalid. `run/standin-silent`: "before" or "after" the
 # restart, while a change is tried, slurmctld does not answer. `run/standin-returns`: systemd will start slurmd again.
-SYSTEMCTL = f"""#!{sys.executable}
-import os, pathlib, sys
-root = pathlib.Path(os.environ["GPUCTL_ROOT"])
-pid, started, verb = root / "run/standin-slurmd", root / "run/standin-started", sys.argv[1]
-with (root / "run/standin-calls").open("a") as calls:
-    calls.write(verb + "\\n")
+SYSTEMCTL = f"""{QUICK_PROGRAM}
+verb = sys.argv[1]
+write("run/standin-calls", verb + "\\n", "a")
 if verb == "restart":
-    gres = root / "etc/slurm/gres.conf"
-    text = gres.read_text() if gres.exists() else ""
-    fails, invalid = root / "run/standin-fails", root / "run/standin-invalid"
-    started.write_text(str(int(started.read_text()) + 1))
+    text = read("etc/slurm/gres.conf") if exists("etc/slurm/gres.conf") else ""
+    write("run/standin-started", str(int(read("run/standin-started")) + 1))
     state = "IDLE+DRAIN"
-    if invalid.exists() and invalid.read_text() in text:
+    if exists("run/standin-invalid") and read("run/standin-invalid") in text:
         state = "IDLE+DRAIN+INVALID_REG"
-    (root / "run/standin-state").write_text(state)
-    if fails.exists() and fails.read_text() in text:
-        pid.unlink(missing_ok=True)
+    write("run/standin-state", state)
+    if exists("run/standin-fails") and read("run/standin-fails") in text:
+        remove("run/standin-slurmd")
     else:
-        pid.write_text("77")
+        write("run/standin-slurmd", "77")
 elif verb == "show":
-    runs, known = pid.exists(), not (root / "run/standin-absent").exists()
+    runs, known = exists("run/standin-slurmd"), not exists("run/standin-absent")
     print(f"Id={{sys.argv[-1]}}\\nLoadState={{'loaded' if known else 'not-found'}}")
-    again = "activating" if (root / "run/standin-returns").exists() else "inactive"
+    again = "activating" if exists("run/standin-returns") else "inactive"
     print(f"ActiveState={{'active' if runs else again}}\\nUnitFileState=enabled\\nMainPID={{77 if runs else 0}}")
-    print("NRestarts=0\\nExecMainStartTimestampMonotonic=" + (root / "run/standin-began").read_text())
+    print("NRestarts=0\\nExecMainStartTimestampMonotonic=" + read("run/standin-began"))
 """
-SCONTROL = f"""#!{sys.executable}
-import fcntl, os, pathlib, sys, time
-run = pathlib.Path(os.environ["GPUCTL_ROOT"], "run")
-state, silent, lock = (run / "standin-state").read_text(), run / "standin-silent", run / "gpuctl-slurm.lock"
-if silent.exists() and lock.exists():
+SCONTROL = f"""{QUICK_PROGRAM}
+import fcntl, time
+state = read("run/standin-state")
+if exists("run/standin-silent") and exists("run/gpuctl-slurm.lock"):
     try:
-        fcntl.flock(lock.open("r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(open(f"{{root}}/run/gpuctl-slurm.lock", "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        restarted = "restart" in (run / "standin-calls").read_text()
-        if silent.read_text() == "before" and not restarted:
+        restarted = "restart" in read("run/standin-calls")
+        if read("run/standin-silent") == "before" and not restarted:
             state = ""
-        if silent.read_text() == "after" and restarted:
+        if read("run/standin-silent") == "after" and restarted:
             time.sleep(1000)
 if not state:
     sys.exit("slurm_load_node error: Unable to contact slurm controller (connect failure)")
 if sys.argv[1:] == ["show", "config"]:
-    print("SLURM_CONF              = " + (run / "standin-conf").read_text())
+    print("SLURM_CONF              = " + read("run/standin-conf"))
     sys.exit()
-gres, start = (run / "standin-gres").read_text(), (run / "standin-started").read_text()
-sys.stdout.write({NODE!r}.format(gres=gres, state=state, start=start, threads=(run / "standin-threads").read_text()))
+gres, start, threads = read("run/standin-gres"), read("run/standin-started"), read("run/standin-threads")
+sys.stdout.write({NODE!r}.format(gres=gres, state=state, start=start, threads=threads))
 """
 # `slurmd -G`: as the real one, it ends at a file with a word that it does not know.
 SLURMD = f"""#!{sys.executable}

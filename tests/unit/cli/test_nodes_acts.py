@@ -22,14 +22,21 @@ from gpuctl.workflows.nodes_drain import Drain
 from gpuctl.workflows.nodes_exec import Ran
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the inventory, which Ansible reads once for all tests: gpuctl's cache is in it."""
+    return tmp_path_factory.mktemp("shared")
+
+
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def state(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(shared / "cache"))
 
 
-@pytest.fixture
-def inventory(tmp_path: Path) -> Path:
-    path = tmp_path / "hosts.yml"
+@pytest.fixture(scope="module")
+def inventory(shared: Path) -> Path:
+    path = shared / "hosts.yml"
     path.write_text("all:\n  hosts:\n    n1:\n      ansible_host: 127.0.0.1\n      ansible_port: 9\n")
     return path
 

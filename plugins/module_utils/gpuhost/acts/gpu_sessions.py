@@ -34,6 +34,7 @@ KILL_S = 5.0  # after SIGKILL
 MOST_OPEN = 8  # texts in an answer
 NOBODY = 65534  # uid of what belongs to nobody, such as files of another machine
 PEOPLE = 1000  # first uid of people; daemons such as nvidia-persistenced have lower ones, and no login shell
+PAGE = 4096  # bytes of /proc/PID/status, whose first lines have the uids (proc(5))
 LOCK_S = 20.0  # for an earlier visit that still ends programs
 _ENTRY, _NO_ID = struct.Struct("<HHI"), 0xFFFFFFFF
 _OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
@@ -395,9 +396,9 @@ def _open_files(process: str) -> Iterator[str]:
 
 def _uids(process: str) -> set[int]:
     """Real, effective, saved and file system uid. The owner of the folder is root if the program hides its memory."""
-    with open(f"{process}/status") as stream:
-        status = stream.read()
-    return {int(uid) for uid in status.partition("\nUid:")[2].partition("\n")[0].split()}
+    with open(f"{process}/status", "rb", buffering=0) as stream:  # each visit reads those of all processes
+        status = stream.read(PAGE)
+    return {int(uid) for uid in status.partition(b"\nUid:")[2].partition(b"\n")[0].split()}
 
 
 def _uid(person: str) -> int:
