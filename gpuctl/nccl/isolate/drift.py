@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.nccl.isolate.noise import Reference, reference, scatter
+from gpuctl.nccl.isolate.noise import Reference, at_least_across, reference, scatter
 
 LEAST = 0.01  # a smaller change (natural logarithm) is not corrected
 SURE = 3.0  # a change is corrected from so many standard errors on
 MANY = 16  # runs of good nodes in a round from which the usual pair is a control, too
+FEWEST_ACROSS = 2  # runs across racks from which slower ones within racks are those of slow nodes, and no controls
 SLOW, SPREADS = 0.03, 4.0  # a run that is slower than the reference by both is not fine
 
 
@@ -87,6 +88,7 @@ class _Known:
                 self._references[place] = ref
                 seen = scatter([run.gbs for run in runs if run.place == place and run.gbs is not None])
                 self._scatter[place] = seen if ref.count > 1 else ref.scale  # a single run shows none
+        self._references = dict(at_least_across(self._references, FEWEST_ACROSS))
         measured: dict[str, list[float]] = defaultdict(list)
         for place in {run.place for run in runs} - new:
             measured[place] = self._measured([run for run in runs if run.place == place])
