@@ -26,7 +26,7 @@ SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
 CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
 PARTNERS = 3  # partners with which a node is bad while others come and go
 MANY_BAD = 1 / 3  # share of bad pair runs from which a single bad run of a node says little about it
-FEWEST_OVER_UPLINK = 3  # bad runs over the uplink of a small rack, as two nodes that come and go explain two
+FEWEST_OVER_UPLINK = 3  # bad runs over the uplink of a small rack, because two nodes that come and go explain two
 MILD = -math.log(1 - 0.15)  # shortfall below which a cause needs ten times better odds
 
 

@@ -121,7 +121,7 @@ def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[
 def at_least_across(references: Mapping[str, Reference], runs: int) -> Mapping[str, Reference]:
     """The references, that within racks no slower than that across: nothing else but slow nodes can make it slower.
 
-    `runs`: so many runs across racks show their speed.
+    `runs`: the least number of runs across racks that show their speed.
     """
     within, across = references.get("within"), references.get("across")
     if not within or not across or across.count < runs or across.gbs <= within.gbs * math.exp(LEAST):
