@@ -26,6 +26,7 @@ SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
 CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
 PARTNERS = 3  # partners with which a node is bad while others come and go
 MANY_BAD = 1 / 3  # share of bad pair runs from which a single bad run of a node says little about it
+FEWEST_OVER_UPLINK = 3  # bad runs over the uplink of a small rack, because two nodes that come and go explain two
 MILD = -math.log(1 - 0.15)  # shortfall below which a cause needs ten times better odds
 
 
@@ -307,11 +308,15 @@ class Case:
     def _over_uplink(self, cause: Cause) -> bool:
         """True if a run over the uplink was bad though both of its nodes ran well elsewhere.
 
-        If many pairs are bad, no run over it may be fine, either: bad nodes look like an intermittent uplink.
+        If many pairs are bad, or values were wrong, no run over it may be fine, either: bad nodes look like an
+        intermittent uplink, and wrong values weigh more than any number of fine runs.
         """
-        if self.many_bad and any(run.number not in self.numbers for run in self.runs(cause)):
+        heavy = self.many_bad or any(run.wrong for run in self.runs(cause))
+        if heavy and any(run.number not in self.numbers for run in self.runs(cause)):
             return False
         bad = [run for run in self.runs(cause) if run.number in self.numbers]
+        if self.evidence.rack_sizes[cause.names[0]] <= SEVERAL and len(bad) < FEWEST_OVER_UPLINK:
+            return False
         return any(all(self._ran_well_elsewhere(node, cause) for node in run.nodes) for run in bad)
 
     def _ran_well_elsewhere(self, node: str, cause: Cause) -> bool:
@@ -374,8 +379,13 @@ class Case:
         return [run for run in self.evidence.runs_by_node.get(node, ()) if run.informative]
 
     def _doubt(self, cause: Cause, rival: Cause) -> float:
-        """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
-        return 100.0 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1.0
+        """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths.
+
+        Of few nodes it meets the same partner more often.
+        """
+        if (cause.kind, rival.kind) != (Kind.LINK, Kind.NODE):
+            return 1.0
+        return 1000.0 if len(self.evidence.fleet.nodes) <= FEW_NODES else 100.0
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))

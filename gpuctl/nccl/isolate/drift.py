@@ -11,13 +11,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, median_low
 
-from gpuctl.nccl.isolate.noise import Reference, reference, scatter
+from gpuctl.nccl.isolate.noise import Reference, at_least_across, reference, scatter
 
 LEAST = 0.01  # a smaller change (natural logarithm) is not corrected
 SURE = 3.0  # a change is corrected from so many standard errors on
 MANY = 16  # runs of good nodes in a round from which the usual pair is a control, too
+FEWEST_ACROSS = 2  # runs across racks from which slower ones within racks are those of slow nodes, and no controls
 SLOW, SPREADS = 0.03, 4.0  # a run that is slower than the reference by both is not fine
 
 
@@ -87,6 +88,7 @@ class _Known:
                 self._references[place] = ref
                 seen = scatter([run.gbs for run in runs if run.place == place and run.gbs is not None])
                 self._scatter[place] = seen if ref.count > 1 else ref.scale  # a single run shows none
+        self._references = dict(at_least_across(self._references, FEWEST_ACROSS))
         measured: dict[str, list[float]] = defaultdict(list)
         for place in {run.place for run in runs} - new:
             measured[place] = self._measured([run for run in runs if run.place == place])
@@ -94,16 +96,20 @@ class _Known:
         # Without a control the fabric is taken to be as slow as at last, not as fast: that could accuse healthy nodes.
         every = self._last = self._change(controls) if controls else max(0.0, self._last)
         changes = {place: self._change(found) if found else every for place, found in measured.items()}
-        return {place: min(change, self._most(place, runs)) for place, change in changes.items()}
+        return {place: self._possible(change, place, runs) for place, change in changes.items()}
 
-    def _most(self, place: str, runs: Sequence[PairRun]) -> float:
-        """The largest change that leaves every run of a place no faster than healthy ones; never negative.
+    def _possible(self, change: float, place: str, runs: Sequence[PairRun]) -> float:
+        """The change, as far as it leaves every run of a place no faster than healthy ones; never negative for that.
 
-        A control that a disturbance slowed down would otherwise make all others of its round look faster than they are.
+        A control that a disturbance slowed down would otherwise make all others of its round look faster than they
+        are. One that is far slower than all others shows nothing: the fastest run then shows the change.
         """
         ref = self._references[place]
         best = max((run.gbs for run in runs if run.place == place and run.gbs is not None), default=ref.gbs)
-        return max(0.0, math.log(ref.gbs / best) + SURE * self._scatter[place])
+        least, slack = math.log(ref.gbs / best), SURE * self._scatter[place]
+        if change > max(0.0, least) + 2 * slack:
+            return least if least > max(LEAST, slack) else 0.0
+        return min(change, max(0.0, least + slack))
 
     def _measured(self, runs: Sequence[PairRun]) -> list[float]:
         """What each control of one place measured: pairs that ran before, else all pairs of good nodes if many."""
@@ -117,8 +123,10 @@ class _Known:
     def _change(self, measured: Sequence[float]) -> float:
         if not measured:
             return 0.0
-        change = median(measured)
-        error = max(self._scatter.values()) * math.sqrt(2 / len(measured))  # each is the difference of two runs
+        change, lower, spread = median(measured), median_low(measured), max(self._scatter.values())
+        # Of two controls that differ, the faster one shows the fabric: faults and disturbances only slow down.
+        change = lower if change - lower > max(SLOW, SPREADS * spread) / 2 else change
+        error = spread * math.sqrt(2 / len(measured))  # each is the difference of two runs
         return change if abs(change) > max(LEAST, SURE * error) else 0.0
 
     def add(self, run: PairRun, change: float) -> None:

@@ -10,8 +10,8 @@ values assumed below and rise with every slow or failed run that turns out to be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gpuctl.nccl.isolate.speed_clusters import LEAST, two_speeds
@@ -116,6 +116,17 @@ def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[
     least = usual * math.exp(-max(LEAST, FAR_SPREADS * OF_HALF * _spread(faster, usual)))
     near = [gbs for gbs in speeds if gbs >= least]
     return speeds if len(speeds) - len(near) <= A_FEW * len(speeds) else near
+
+
+def at_least_across(references: Mapping[str, Reference], runs: int) -> Mapping[str, Reference]:
+    """The references, that within racks no slower than that across: nothing else but slow nodes can make it slower.
+
+    `runs`: the least number of runs across racks that show their speed.
+    """
+    within, across = references.get("within"), references.get("across")
+    if not within or not across or across.count < runs or across.gbs <= within.gbs * math.exp(LEAST):
+        return references
+    return {**references, "within": replace(within, gbs=across.gbs)}
 
 
 def scatter(speeds: Sequence[float]) -> float:

@@ -24,7 +24,7 @@ from gpuctl.nccl.isolate.launch_failures import (
     stalled,
 )
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.isolate.noise import FEW, FEWER, Reference, reference
+from gpuctl.nccl.isolate.noise import FEW, FEWER, Reference, at_least_across, reference
 from gpuctl.nccl.isolate.speed_clusters import APART, LEAST, Pair, SpeedClusters, cluster_speeds
 from gpuctl.nccl.model import LaunchResult, Outcome
 
@@ -262,7 +262,7 @@ def observe(fleet: Fleet, history: Sequence[LaunchResult]) -> Evidence:
     drift = drift_of(_pair_rounds(fleet, history, {n: gbs for n, _, gbs in runs}))
     speeds = _speeds(fleet, runs, drift.changes)
     clusters = _clusters(fleet, speeds, lost | excluded)
-    references = _at_least_across(dict(_references(speeds, clusters.slow_nodes)))
+    references = at_least_across(dict(_references(speeds, clusters.slow_nodes)), LEAST_ACROSS)
     waiting = {n: end.waiting for n, end in enumerate(history) if end.waiting}
     every = tuple(_observation(fleet, run, references, drift.changes.get(run[0], 0.0)) for run in runs)
     every = tuple(
@@ -319,14 +319,6 @@ def _references(speeds: Speeds, slow_nodes: Set[str]) -> Iterator[tuple[str, Ref
         ref = reference([gbs for pair, runs in pairs.items() if slow_nodes.isdisjoint(pair) for gbs in runs])
         if ref is not None:
             yield place, replace(ref, count=sum(map(len, pairs.values())))
-
-
-def _at_least_across(references: Mapping[str, Reference]) -> Mapping[str, Reference]:
-    """The references, that within racks no slower than that across: nothing else but slow nodes can make it slower."""
-    within, across = references.get("within"), references.get("across")
-    if not within or not across or across.count < LEAST_ACROSS or across.gbs <= within.gbs * math.exp(LEAST):
-        return references
-    return {**references, "within": replace(within, gbs=across.gbs)}
 
 
 def _is_comparable(end: LaunchResult) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench import nccl_flapping
 from bench.nccl_scorecard import Case, cases, half, healthy, play, rough
 
 MIXED = {case.name: case for case in cases() if case.group == "mixed"}
@@ -58,4 +59,23 @@ def test_one_fast_run_of_the_first_round_does_not_make_all_others_slow(seed: int
 def test_a_single_fast_run_of_half_a_slow_fleet_shows_its_right_speed() -> None:
     case = next(case for case in half() if case.name == "32 of 64 slow by 10 %, racks known")
     result = play((case, "last 1"))
+    assert (result.accused, result.exit_1) == ((), True)
+
+
+FLAPPING = {case.name: case for case in nccl_flapping.cases()}
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("2 of 8, slow in 30 % of runs, racks known", "d13b 11"),
+        ("2 of 8, slow in 50 % of runs, racks known", "d13a 12"),
+        ("2 of 12, slow in 50 % of runs, racks known", "d13a 93"),
+        ("2 of 16, hang in 70 % of runs, racks known", "d13b 7"),
+        ("2 of 12, corrupt in 50 % of runs, racks known", "d13b 6"),
+        ("2 of 12, slow in 30 % of runs, racks known", "d13b 22"),
+    ],
+)
+def test_nodes_that_come_and_go_are_held_against_no_other_node_path_or_uplink(name: str, seed: str) -> None:
+    result = play((FLAPPING[name], seed))
     assert (result.accused, result.exit_1) == ((), True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -90,6 +91,22 @@ def test_one_disturbed_control_makes_no_other_run_look_faster() -> None:
 def runs(first: int, *speeds: tuple[str, float | None]) -> list[PairRun]:
     """A round: pairs of letters with their GB/s."""
     return [PairRun(first + n, frozenset(pair), "", gbs) for n, (pair, gbs) in enumerate(speeds)]
+
+
+def test_of_two_controls_that_differ_the_faster_one_counts() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0), ("ef", 369.0))
+    assert not drift([first, runs(3, ("ab", 330.0), ("cd", 371.0), ("eg", 331.0))]).changes
+
+
+def test_pairs_within_racks_that_ran_slower_than_those_across_are_no_controls() -> None:
+    first = [*placed(0, "within", ("ab", 297.0), ("ef", 296.0)), *placed(2, "across", ("cd", 371.0), ("gh", 368.0))]
+    later = placed(4, "within", ("ab", 369.0), ("ef", 371.0))
+    assert not drift([first, later]).changes
+
+
+def placed(first: int, place: str, *speeds: tuple[str, float | None]) -> list[PairRun]:
+    """As `runs`, of one place."""
+    return [replace(run, place=place) for run in runs(first, *speeds)]
 
 
 def test_the_change_is_measured_by_good_pairs_that_ran_before() -> None:
