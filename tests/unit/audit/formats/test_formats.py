@@ -299,6 +299,8 @@ def test_mounts_of_nfs_that_lose_data_or_hang() -> None:
     text = "/dev/vda1 on / type ext4 (rw)\n{} on /data type nfs4 (rw,{})\n"
     assert bad(text.format("nas:/x", "hard")) == []
     assert "is mounted with soft" in bad(text.format("nas:/x", "soft"))[0][2]
+    assert "is mounted with softerr" in bad(text.format("nas:/x", "softerr"))[0][2]
+    assert bad(text.format("nas:/x", "ha"))[0][:2] == ("storage", "UNKNOWN")
     assert "lacks noresvport" in bad(text.format("fs-1.efs.us-east-1.amazonaws.com:/", "hard"))[0][2]
     assert bad(text.format("fs-1.efs.us-east-1.amazonaws.com:/", "hard,noresvport")) == []
 
