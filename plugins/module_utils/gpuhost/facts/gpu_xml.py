@@ -128,7 +128,7 @@ def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
         "minor": cells.count("minor", "minor_number"),
         "uuid": cells.text("uuid", "uuid"),
         "model": cells.text("model", "product_name"),
-        "mig": cells.word("mig", ENABLED, "mig_mode/current_mig"),
+        "mig": cells.literal("mig", ENABLED, "mig_mode/current_mig"),
         "memory_mib": cells.count("memory_mib", "fb_memory_usage/total"),
         "used_mib": cells.count("used_mib", "fb_memory_usage/used"),
         "busy_percent": cells.count("busy_percent", "utilization/gpu_util"),
@@ -152,8 +152,8 @@ def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
         "repair_pending": _repair(cells, "repair_pending", "channel_repair_pending", "tpc_repair_pending"),
         "recovery": cells.text("recovery", "gpu_recovery_action"),
         "slowed_by": _reasons(cells),
-        "persistence": cells.word("persistence", ENABLED, "persistence_mode"),
-        "compute_mode": cells.word("compute_mode", COMPUTE_MODES, "compute_mode"),
+        "persistence": cells.literal("persistence", ENABLED, "persistence_mode"),
+        "compute_mode": cells.literal("compute_mode", COMPUTE_MODES, "compute_mode"),
         "temperature_c": cells.degrees("temperature_c", "temperature/gpu_temp"),
         # Degrees left before it slows down, or, of GPUs before Hopper, the temperature at which it does.
         "margin_c": _margin(cells),
@@ -244,10 +244,10 @@ class _Cells:
             self.unread[name] = text
         return int(match.group(1)) if match else None
 
-    def word(self, name: str, words: frozenset[str], *paths: str) -> str | None:
-        """One of the known words only: any other text is not an answer."""
+    def literal(self, name: str, values: frozenset[str], *paths: str) -> str | None:
+        """One of the known values only: any other text is not an answer."""
         text = self.text(name, *paths)
-        if text is not None and text not in words:
+        if text is not None and text not in values:
             self.unread[name] = text
             return None
         return text

@@ -28,7 +28,7 @@ MATTERS = re.compile(
 
 # Every match of MATTERS has one of these, in lower case. The search alone takes eight times as long, which is 3 s of
 # processor time for two boots with LINES each.
-WORDS = (
+SUBSTRINGS = (
     "nvrm", "nvidia", "nvlink", "linux version", "efa", "infiniband", "rdmap", "mlx", "ib", "segfault", "edac ",
     "hardware error", "machine check", "mce: ", "memory failure", "aer: ", "pcie bus error", "blocked for", "lockup",
     "rcu: ", "kernel", "bug: ", "oops: ", "internal error", "general protection", "out of memory", "oom-kill",
@@ -84,6 +84,6 @@ def _filtered(text: str) -> dict[str, Any]:
 
 def _matters(line: str) -> bool:
     """True for a match of MATTERS, which ignores case for more letters than ASCII has."""
-    if line.isascii() and not any(map(line.lower().__contains__, WORDS)):
+    if line.isascii() and not any(map(line.lower().__contains__, SUBSTRINGS)):
         return False
     return MATTERS.search(line) is not None
