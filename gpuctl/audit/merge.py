@@ -8,10 +8,12 @@ from typing import Any
 
 from gpuctl.audit.formats.model import FILE, Record, doubt
 from gpuctl.core.text import named, plural
-from gpuctl.domain.findings import Finding, ok
+from gpuctl.domain.findings import Finding, Verdict, ok
 from gpuctl.domain.node_facts import ABSENT
 
 LISTS = ("storage", "totals", "nvlink_errors")  # subjects of which a node may have several files
+# Subjects of which a file is all: a doubt about the file is one about them. Others name each value that is not known.
+OF_WHOLE_FILES = (*LISTS, "topology")
 
 
 def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], list[dict[str, Any]]]:
@@ -25,7 +27,8 @@ def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], 
     for name, record in files.items():
         findings += [replace(finding, message=f"{name}: {finding.message}") for finding in record.findings]
         spare = {}
-        for subject, values in record.facts.items():
+        for subject, read in record.facts.items():
+            values = _doubted(name, record, read) if subject in OF_WHOLE_FILES else read
             if subject in LISTS and subject in facts:
                 facts[subject] = _joined(facts[subject], values)
             elif subject in facts:
@@ -39,6 +42,12 @@ def merged(files: Mapping[str, Record]) -> tuple[dict[str, Any], list[Finding], 
             findings.append(ok(FILE, "", f"{name} {record.judged or 'has nothing to judge'}"))
     findings += _nvlink(facts)
     return facts, findings, rivals
+
+
+def _doubted(name: str, record: Record, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Facts with a doubt about their file under `unread`, so that no check of them is OK."""
+    doubts = any(finding.verdict is not Verdict.OK for finding in record.findings)
+    return {**facts, "unread": {**facts["unread"], f"a part of {name}": f"see {FILE}"}} if doubts else facts
 
 
 def _completed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +91,7 @@ def _nvlink(facts: dict[str, Any]) -> list[Finding]:
     if errors is not None:
         by_gpu = {gpu["gpu"]: gpu["errors"] for gpu in errors["gpus"]}
         gpus = [{**gpu, "errors": by_gpu.get(gpu["gpu"], gpu["errors"])} for gpu in links["gpus"]]
-        facts["nvlink"] = {**links, "gpus": gpus}
+        facts["nvlink"] = {**links, "gpus": gpus, "unread": {**links["unread"], **errors["unread"]}}
         del facts["nvlink_errors"]
     return _fewer(len(links["gpus"]), facts.get("gpu", {}).get("gpus"))
 

@@ -31,6 +31,11 @@ def unread(check: str, node: str, what: str, reason: str, hint: str = "") -> Fin
     return Finding(check, node, Verdict.UNKNOWN, f"{what} unknown: {reason}", hint=hint)
 
 
+def parts_unread(check: str, node: str, facts: Facts, subject: str) -> list[Finding]:
+    """UNKNOWN for each entry of a subject's `unread`: name of a part -> reason."""
+    return [unread(check, node, f"{name} is", why) for name, why in facts.get(subject, {}).get("unread", {}).items()]
+
+
 def equal(
     check: str, what: str, values: Mapping[str, Any], hint: str, verdict: Verdict = Verdict.FAIL
 ) -> list[Finding]:

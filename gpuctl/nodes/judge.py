@@ -84,6 +84,9 @@ def _lost(node: Node) -> Iterator[Finding]:
     if node.reached and not node.why and lost > 0 and node.scheduler is None:
         message = f"nvidia-smi lists {len(node.gpus)} of {node.total} GPUs; the use of the others is unknown"
         yield unknown("gpus", node.name, message, LOST, listed=len(node.gpus), gpus=node.total)
+    elif node.uncounted:
+        message = f"{plural(len(node.gpus), 'GPU')} answer; how many the driver has is unknown: {node.uncounted}"
+        yield unknown("gpus", node.name, message, LOST, listed=len(node.gpus))
 
 
 def _unknown(node: Node) -> Iterator[Finding]:

@@ -166,9 +166,10 @@ class SlurmState:
 class Node:
     """Use of a node. `type`: instance type, else model of its GPUs; "" if unknown.
 
-    `total`: number of GPUs, also lost ones; None if unknown. `why`: reason if nothing is known of its GPUs. `now`: Unix
-    time on the node when its facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `scheduler`: what
-    the scheduler knows, of a node that was not asked itself. `slurm`: its state there, if Slurm was asked.
+    `total`: number of GPUs, also lost ones; None if unknown. `uncounted`: reason if the driver's count, which has lost
+    ones too, could not be read. `why`: reason if nothing is known of its GPUs. `now`: Unix time on the node when its
+    facts were taken. `quiet`: GPU -> seconds without work, see readings.py. `scheduler`: what the scheduler knows, of a
+    node that was not asked itself. `slurm`: its state there, if Slurm was asked.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Node:
     quiet: Mapping[int, Quiet] = field(default_factory=dict)
     scheduler: SchedulerUse | None = None
     slurm: SlurmState | None = None
+    uncounted: str = ""
 
     def count(self, state: State) -> int:
         """GPUs in this state; those that the driver has lost, or that the scheduler gave to nobody, are UNKNOWN."""

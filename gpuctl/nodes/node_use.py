@@ -31,6 +31,7 @@ def node(name: str, facts: Facts, me: frozenset[str] = frozenset()) -> Node:
         facts["driver"] or "",
         facts["now"],
         "" if facts["gpus"] is not None or _has_none(facts) else facts["unread"].get("gpus", "nvidia-smi failed"),
+        uncounted="" if facts["gpus"] is None or facts["attached"] is not None else facts["unread"].get("attached", ""),
     )
 
 

@@ -11,6 +11,8 @@ first seed. The oracle, by the kind of damage:
 - An error word (ERR!, Unknown Error, GPU requires reset) in place of any value is FAIL or UNKNOWN.
 - [N/A] is a legitimate value: it may end a fault, so that only exceptions count; but not the one of a value that
   every GPU has.
+- A value that decides a check is never cut out, emptied or replaced by an error or another word with that check still
+  OK. It decides the checks that its ill value fails in the ill outputs, and its healthy one does not.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 
@@ -30,10 +33,11 @@ from gpuctl.audit import formats, knowledge, merge, recorded
 from gpuctl.audit import judge as log_judge
 from gpuctl.audit import read as log_file
 from gpuctl.audit.formats import FORMATS, mixed, recognise
-from gpuctl.domain.findings import Finding, Verdict, overall
+from gpuctl.domain.findings import Finding, Verdict, overall, unknown
 from gpuctl.workflows import audit_rules
 
 DATA = Path(__file__).parents[1] / "data/nvidia-smi"
+TABLES = ("nvidia-smi --query-gpu", "nvidia-smi topo -m")  # formats with several values a line
 ERRORS = ("ERR!", "[Unknown Error]", "Unknown Error", "[GPU requires reset]", "GPU is lost", "[GPU is lost]")
 SURE = (Verdict.FAIL, Verdict.UNKNOWN)
 LOG = "kernel log"
@@ -66,7 +70,9 @@ SICK_ELEMENTS = {
     "gpu_recovery_action": "Reset", "clocks_event_reason_hw_slowdown": "Active", "gpu_temp_tlimit": "-1 C",
     "current_power_limit": "300.00 W", "current_link_width": "8x", "sram_threshold_exceeded": "Yes",
     "persistence_mode": "Disabled", "compute_mode": "Prohibited", "pending_ecc": "Disabled",
-    "row_remapper_histogram_none": "2 bank(s)", "attached_gpus": "3",
+    "row_remapper_histogram_none": "2 bank(s)", "attached_gpus": "3", "sram_uncorrectable_parity": "1",
+    "remapped_row_unc": "512", "clocks_event_reason_sw_thermal_slowdown": "Active", "status": "Failure",
+    "state": "In Progress", "max_link_width": "32x", "default_power_limit": "900.00 W",
 }  # fmt: skip
 SICK_LINES = {
     "Remapping Failure Occurred": "Yes", "Pending  ": "Yes", "HW Slowdown": "Active", "GPU Recovery Action": "Reset",
@@ -354,6 +360,11 @@ def sources() -> dict[str, list[Source]]:
 
 def judge(text: str) -> Verdict:
     """Verdict on a text, judged as a file of it is."""
+    return overall(findings(text))
+
+
+def findings(text: str) -> list[Finding]:
+    """Findings for a text, judged as a file of it is; none if it is refused as a whole."""
     known = recognise(text[: recorded.LOOK])
     if known is None:
         lines = text.splitlines(keepends=True)
@@ -361,20 +372,31 @@ def judge(text: str) -> Verdict:
         for line in lines:
             notes.note(line)
         log, faults = log_file.read_lines(lines)
-        return overall(log_judge.judge("x", log, knowledge.catalogue(), faults, notes.findings()))
+        return log_judge.judge("x", log, knowledge.catalogue(), faults, notes.findings())
     try:
         record = formats.read(known, text)
-    except ValueError:
-        return Verdict.UNKNOWN
-    facts, findings, _ = merge.merged({"x": record})
+    except ValueError as error:
+        return [unknown("file", "x", str(error))]
+    facts, notes_of_file, _ = merge.merged({"x": record})
     judged: list[Finding] = audit_rules.judge_outputs({"x": facts}, knowledge.dcgm_errors()) if facts else []
-    return overall([*findings, *judged])
+    return [*notes_of_file, *judged]
 
 
 @cache
 def verdict_of(source: Source) -> Verdict:
     """Verdict on an output before any damage."""
     return judge(source.text)
+
+
+@cache
+def decided(source: Source) -> frozenset[str]:
+    """Checks that an ill output fails, and the healthy one of its format does not."""
+    return not_ok(findings(source.text)) - not_ok(findings(sources()[source.format][0].text))
+
+
+def not_ok(listed: Iterable[Finding]) -> frozenset[str]:
+    """Checks with a finding that is not OK."""
+    return frozenset(finding.check for finding in listed if finding.verdict is not Verdict.OK)
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
@@ -479,6 +501,59 @@ def _rebooted(source: Source, text: str) -> bool:
     return source.format == LOG and "Linux version" in rest
 
 
+def values_that_decide(source: Source) -> list[tuple[int, int, int]]:
+    """Line, start and end of the values of the healthy output that are others in the ill one; none of a kernel log."""
+    healthy, ill = (text.split("\n") for text in (sources()[source.format][0].text, source.text))
+    if not source.fault or source.format == LOG or len(healthy) != len(ill):
+        return []
+    pairs = enumerate(zip(healthy, ill, strict=True))
+    return [(number, *_value(one, other)) for number, (one, other) in pairs if one != other]
+
+
+def _value(line: str, other: str) -> tuple[int, int]:
+    """Start and end of the value in which two lines differ."""
+    start = _alike(line, other)
+    end = len(line) - _alike(line[start:][::-1], other[start:][::-1])
+    while start and line[start - 1] not in ' \t>|",:[':
+        start -= 1
+    while end < len(line) and line[end] not in '<|",]' and line[end : end + 2].strip():
+        end += 1
+    return start, end
+
+
+def _alike(line: str, other: str) -> int:
+    """Number of characters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line, other, strict=False)))
+
+
+def check_value(name: str, seed: int) -> str:
+    """Withhold a value that decides a check; return what is wrong, "" if nothing is."""
+    random = Random(seed)  # noqa: S311 - no secret
+    able = [source for source in sources()[name] if values_that_decide(source)]
+    if not able:
+        return ""
+    source = random.choice(able)
+    lines: list[str | None] = list(sources()[name][0].text.split("\n"))
+    junk = "".join(random.choices("abcdefxyz?*~", k=random.randint(1, 9)))
+    word = random.choice((*ERRORS, *ERRORS, "", junk, None) if source.whole else (*ERRORS, junk))
+    for number, start, end in values_that_decide(source):
+        line = lines[number] or ""
+        if word is not None:
+            lines[number] = line[:start] + word + line[end:]
+        else:  # of a table only the cell
+            lines[number] = line[:start].rstrip(", ") + line[end:] if source.format in TABLES else None
+    text = "\n".join(line for line in lines if line is not None)
+    try:
+        listed = findings(text)
+    except Exception as error:  # noqa: BLE001 - any of them is the finding
+        return f"{name} {seed}: {word!r} for a value: {type(error).__name__}: {error}"
+    judged = {finding.check for finding in listed}
+    quiet = sorted((decided(source) & judged) - not_ok(listed))
+    if quiet or overall(listed) is Verdict.OK:
+        return f"{name} {seed}: {quiet or 'all'} OK with {word!r} for the value of {source.fault}"
+    return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.rig.fuzz_formats", description=__doc__)
     parser.add_argument("count", type=int, help="cases for each format")
@@ -489,7 +564,7 @@ def main() -> int:
     for name in options.format or sources():
         started, kinds, wrong = time.process_time(), Counter[str](), []
         for seed in range(options.seed, options.seed + options.count):
-            if one := check(name, seed):
+            for one in filter(None, (check(name, seed), check_value(name, seed))):
                 wrong.append(one)
                 kinds[one.partition(": ")[2][:110]] += 1
         seconds = time.process_time() - started

@@ -102,6 +102,8 @@ def read(text: str) -> Record:
             _row(root, dict(zip(fields, cells, strict=True)))
         elif not is_header(line):
             odd.append(number)
+            if len(cells) * 2 > len(fields):  # whose values these are is not known: a GPU without any
+                Tree.SubElement(root, "gpu")
     return _record(root, fields, odd, _errors(lines) if odd else [])
 
 

@@ -132,8 +132,8 @@ def _compute_mode(gpu: Gpu) -> Issue | None:
     hint = "run nvidia-smi -c DEFAULT, once it is unused"
     if gpu["compute_mode"] == "Prohibited":
         return Issue(Verdict.FAIL, "compute mode is Prohibited: nothing can run on it", hint)
-    if gpu["compute_mode"] == "Exclusive_Process":
-        message = "compute mode is Exclusive_Process: only one process, or MPS, can use it"
+    if gpu["compute_mode"] in {"Exclusive_Process", "Exclusive_Thread"}:
+        message = f"compute mode is {gpu['compute_mode']}: only one process, or MPS, can use it"
         return Issue(Verdict.WARN, message, f"if no MPS server needs it: {hint}")
     return None
 

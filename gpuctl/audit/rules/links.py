@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, or_ok, warn
-from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, why
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, parts_unread, unread, why
 
 DCGM = "DCGM, health checks"
 # nvidia-smi counts good things under names of the same form: packets, bytes, bits that FEC corrected.
@@ -59,7 +59,8 @@ def nvlink(fleet: Fleet) -> list[Finding]:
 
 def nvlink_errors(fleet: Fleet) -> list[Finding]:
     """No NVLink has made errors since the driver was loaded; for nodes of which the links' state is not known."""
-    findings = [
+    findings = [one for node, facts in fleet.items() for one in parts_unread("nvlink", node, facts, "nvlink_errors")]
+    findings += [
         finding
         for node, facts in fleet.items()
         for gpu in get(facts, "nvlink_errors", "gpus") or ()
@@ -80,6 +81,8 @@ def _nvlinks(node: str, facts: Facts) -> Iterator[Finding]:
     for name, reason in facts.get("nvlink", {}).get("unread", {}).items():
         if name.startswith("GPU "):
             yield unread("nvlink", node, f"{name.rpartition(' ')[0]}: its NVLink {name.rpartition(' ')[2]} are", reason)
+        elif name != "gpus":
+            yield unread("nvlink", node, f"{name} is", reason)
     for gpu in gpus or ():
         yield from _nvlinks_of(node, f"GPU {gpu['gpu']}", gpu["links"], gpu["errors"] or {})
 
@@ -227,7 +230,8 @@ def _risen(node: str, adapter: str, rose: Mapping[str, int], window: float) -> I
 
 def totals(fleet: Fleet) -> list[Finding]:
     """Counters of adapters in one reading: nobody can see when they grew, so that none is worse than WARN."""
-    findings = [
+    findings = [one for node, facts in fleet.items() for one in parts_unread("counters", node, facts, "totals")]
+    findings += [
         finding
         for node, facts in fleet.items()
         for adapter in get(facts, "totals", "adapters") or ()

@@ -17,6 +17,7 @@ STRIPING = "Lustre wiki, Configuring Lustre File Striping"
 RPC_STREAM = "Lustre Operations Manual, Monitoring the Client RPC Stream"
 # States of a client's connection to a target in which requests are served or the client idles on purpose.
 SERVING = frozenset({"FULL", "IDLE"})
+SOFT = frozenset({"soft", "softerr"})
 SMALL_PAGES, MANY_RPCS, SMALL_SHARE = 4, 10_000, 0.5
 
 
@@ -64,8 +65,12 @@ def _mounts(node: str, mounts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]
             hint = "look at its server and the network to it; processes that wait for it end only after it answers"
             message = f"{mount['path']} ({mount['type']} from {mount['source']}) does not answer: {mount['error']}"
             yield fail(CHECK, node, message, hint)
-        if mount["type"].startswith("nfs") and "soft" in options:
-            message = f"{mount['path']} is mounted with soft: a write that is late is lost, and the file is damaged"
+        if mount["type"].startswith("nfs") and not options & {"hard", *SOFT}:  # the kernel lists one of them
+            yield unread(CHECK, node, f"{mount['path']}: its options are", "neither hard nor soft is among them")
+        if mount["type"].startswith("nfs") and (soft := sorted(options & SOFT)):
+            message = (
+                f"{mount['path']} is mounted with {soft[0]}: a write that is late is lost, and the file is damaged"
+            )
             yield warn(CHECK, node, message, "mount it with hard")
         if mount["type"].startswith("nfs") and ".efs." in mount["source"] and "noresvport" not in options:
             message = f"{mount['path']} (EFS) lacks noresvport: it may hang after the network was interrupted"

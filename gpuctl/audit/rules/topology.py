@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, or_ok
-from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, parts_unread, unread
 
 CHECK = "topology"
 ALIKE = 0.6  # share of pairs from which the others are odd; where GPUs form a mesh by design, no kind has as many
@@ -37,6 +37,7 @@ def _kinds(facts: Facts) -> str | None:
 
 
 def _node(node: str, facts: Facts) -> Iterator[Finding]:
+    yield from parts_unread(CHECK, node, facts, CHECK)
     links = _links(facts)
     bad = {pair: link for pair, link in links.items() if link in {"ERR!", "?", "N/A"}}
     if bad:

@@ -42,6 +42,29 @@ def test_lines_that_matter_are_passed_on_and_all_are_counted(root: Path) -> None
     assert facts["unread"] == {}
 
 
+# One for each part of MATTERS; the last begins with a letter that only ignoring the case makes an s.
+OF_FAULTS = [
+    "NVRM: Xid", "nvidia-nvswitch3: SXid", "NVLink: down", "Linux version 6.8", "efa 0000:00", "infiniband mlx5_0: x",
+    "rdmap0s31: x", "mlx5_core 0000:9b:00.0: Health issue", "mlx4_en: Timeout", "ib0: down", "python[1]: segfault at 0",
+    "EDAC MC0: 1 CE", "[Hardware Error]: CPU 3", "Machine check events", "mce: CPU0", "Memory failure: 0x1",
+    "AER: Corrected", "PCIe Bus Error: severity", "task x blocked for more than 120 seconds", "soft lockup",
+    "watchdog: hard LOCKUP", "rcu: INFO", "kernel BUG at mm", "Kernel panic", "BUG: soft", "Oops: 0002",
+    "Unable to handle kernel paging", "Internal error: x", "general protection fault", "Out of memory: Killed",
+    "nvidia 0000:9b:00.0: probe with driver nvidia failed", "oom-kill:constraint", "I/O error, sda", "EXT4-fs error",
+    "XFS (dm-0): Corruption", "XFS (dm-0): shutting down", "Remounting filesystem read-only", "nvme0n1: x",
+    "LustreError: 11", "LNetError: 12", "nfs: server nas not responding", "thermal throttled", "temperature above",
+    "mlx5_core: link down on port 1", "XFS: metadata I/O error", "\u017fegfault at 0",
+]  # fmt: skip
+
+
+def test_a_line_that_matters_is_kept_whatever_its_case(root: Path) -> None:
+    lines = [*OF_FAULTS, *map(str.upper, OF_FAULTS)]
+    put(root, "/journal.txt", "\n".join([*lines, "usb 1-1: new device"]) + "\n")
+    program(root, "journalctl", f"/bin/cat {root}/journal.txt")
+    boot = kernel_log.read(Host(root), {})["boots"][0]
+    assert (boot["lines"], boot["kernel_lines"]) == (lines, len(lines) + 1)
+
+
 def test_without_a_journal_the_kernels_buffer_is_read_and_the_boot_before_is_unread(root: Path) -> None:
     program(root, "journalctl", "echo 'No journal files were found.' >&2; exit 1")
     program(root, "dmesg", "echo '[    1.000000] NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.'")

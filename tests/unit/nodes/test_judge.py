@@ -83,6 +83,10 @@ CASES = {
         facts(attached=9),
         ("gpus", Verdict.UNKNOWN, "nvidia-smi lists 8 of 9 GPUs; the use of the others is unknown"),
     ),
+    "an error in place of the number of GPUs": (
+        facts(attached=None, unread={"attached": "[Unknown Error]"}),
+        ("gpus", Verdict.UNKNOWN, "8 GPUs answer; how many the driver has is unknown: [Unknown Error]"),
+    ),
 }
 
 

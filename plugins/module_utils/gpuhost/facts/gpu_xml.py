@@ -33,6 +33,8 @@ OF_REMAPPING = frozenset({*REMAPS, "banks_without_reserve", "unrepairable", "rep
 # Values that a part of a log lacks without a remark.
 OPTIONAL = frozenset({"unrepairable", "repair_pending", "banks_without_reserve", "recovery"})
 DAMAGED = "nvidia-smi printed no such value, though its driver has one"
+# No recorded log has an element without a text: a driver without the value prints N/A.
+EMPTY = "nvidia-smi printed nothing in its place"
 # The GPU or its driver does not have such a value; nothing is wrong.
 UNSUPPORTED = frozenset({"", "n/a", "not supported", "requested functionality has been deprecated"})
 # NVML's texts for a GPU that could not answer (nvmlErrorString), as nvidia-smi puts them in place of a value.
@@ -62,6 +64,8 @@ LINK_GENERATIONS = "pci/pci_gpu_link_info/pcie_gen"
 FABRIC_FINE = frozenset({"healthy", "full", "false", "none"})
 FABRIC_FAULTS = frozenset({"unhealthy", "limited capacity", "degraded", "true"})
 DECIMALS_AND_UNIT = r"(?:\.\d+)?(?: ?(?:[A-Za-z]+|bank\(s\)|%))?"  # whatever else follows a number has damaged it
+COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
+ENABLED = frozenset({"Enabled", "Disabled"})
 YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
@@ -124,7 +128,7 @@ def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
         "minor": cells.count("minor", "minor_number"),
         "uuid": cells.text("uuid", "uuid"),
         "model": cells.text("model", "product_name"),
-        "mig": cells.text("mig", "mig_mode/current_mig"),
+        "mig": cells.literal("mig", ENABLED, "mig_mode/current_mig"),
         "memory_mib": cells.count("memory_mib", "fb_memory_usage/total"),
         "used_mib": cells.count("used_mib", "fb_memory_usage/used"),
         "busy_percent": cells.count("busy_percent", "utilization/gpu_util"),
@@ -148,8 +152,8 @@ def _gpu(gpu: Tree.Element, absent: str, branch: int) -> Gpu:
         "repair_pending": _repair(cells, "repair_pending", "channel_repair_pending", "tpc_repair_pending"),
         "recovery": cells.text("recovery", "gpu_recovery_action"),
         "slowed_by": _reasons(cells),
-        "persistence": cells.text("persistence", "persistence_mode"),
-        "compute_mode": cells.text("compute_mode", "compute_mode"),
+        "persistence": cells.literal("persistence", ENABLED, "persistence_mode"),
+        "compute_mode": cells.literal("compute_mode", COMPUTE_MODES, "compute_mode"),
         "temperature_c": cells.degrees("temperature_c", "temperature/gpu_temp"),
         # Degrees left before it slows down, or, of GPUs before Hopper, the temperature at which it does.
         "margin_c": _margin(cells),
@@ -198,9 +202,10 @@ class _Cells:
         return None
 
     def lacking(self, name: str, *paths: str) -> str:
-        """Reason why none of the paths has an element; "" if one has, or if the driver need not have it."""
-        if any(self.element.find(path) is not None for path in paths):
-            return ""
+        """Reason why none of the paths has a text; "" if one has, or if the driver need not have it."""
+        present = [element for element in map(self.element.find, paths) if element is not None]
+        if present:
+            return "" if self.absent or any((element.text or "").strip() for element in present) else EMPTY
         if self.absent:
             return "" if name in OPTIONAL else self.absent
         return DAMAGED if self._is_due(name) and not any(map(self._is_refused, paths)) else ""
@@ -238,6 +243,14 @@ class _Cells:
         if text is not None and match is None:
             self.unread[name] = text
         return int(match.group(1)) if match else None
+
+    def literal(self, name: str, values: frozenset[str], *paths: str) -> str | None:
+        """One of the known values only: any other text is not an answer."""
+        text = self.text(name, *paths)
+        if text is not None and text not in values:
+            self.unread[name] = text
+            return None
+        return text
 
     def choice(self, name: str, values: dict[str, bool], *paths: str) -> bool | None:
         """True or False for the known words only: any other text is not an answer."""

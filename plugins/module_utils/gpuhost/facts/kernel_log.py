@@ -26,6 +26,15 @@ MATTERS = re.compile(
     re.IGNORECASE,
 )
 
+# Every match of MATTERS has one of these, in lower case. The search alone takes eight times as long, which is 3 s of
+# processor time for two boots with LINES each.
+SUBSTRINGS = (
+    "nvrm", "nvidia", "nvlink", "linux version", "efa", "infiniband", "rdmap", "mlx", "ib", "segfault", "edac ",
+    "hardware error", "machine check", "mce: ", "memory failure", "aer: ", "pcie bus error", "blocked for", "lockup",
+    "rcu: ", "kernel", "bug: ", "oops: ", "internal error", "general protection", "out of memory", "oom-kill",
+    "i/o error", "ext4-fs", "xfs ", "read-only", "nvme", "lustreerror", "lneterror", "nfs: ", "thermal", "temperature",
+)  # fmt: skip
+
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{boots, unread}: the newest boot first, each {boot, lines, kernel_lines, dropped}.
@@ -69,5 +78,12 @@ def _journal(host: Host, boot: int, *options: str) -> Result:
 
 def _filtered(text: str) -> dict[str, Any]:
     lines = text.splitlines()
-    matters = [line[:LONGEST] for line in lines if MATTERS.search(line)]
+    matters = [line[:LONGEST] for line in lines if _matters(line)]
     return {"lines": matters[-MOST:], "kernel_lines": len(lines), "dropped": max(0, len(matters) - MOST)}
+
+
+def _matters(line: str) -> bool:
+    """True for a match of MATTERS, which ignores case for more letters than ASCII has."""
+    if line.isascii() and not any(map(line.lower().__contains__, SUBSTRINGS)):
+        return False
+    return MATTERS.search(line) is not None

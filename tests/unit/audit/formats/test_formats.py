@@ -166,7 +166,8 @@ def test_sentences_by_which_nvidia_smi_refuses_fail(text: str) -> None:
 def test_a_pair_with_fewer_nvlinks_than_the_others_fails() -> None:
     assert bad(TOPO) == []
     rows = TOPO.replace("NV18     X      NV18    0-15", "NV18     X      NV17    0-15")
-    one_sided = bad(rows)
+    one_sided = [one for one in bad(rows) if one[0] == "file"]
+    assert ("topology", "UNKNOWN") in [one[:2] for one in bad(rows)]
     ((_, verdict, message),) = bad(rows.replace("NV18    NV18    NV18     X", "NV18    NV18    NV17     X"))
     assert (verdict, message) == ("FAIL", "1 of 6 pairs of GPUs have no NV18: GPU2-GPU3: NV17")
     assert [(one[1], "not symmetric" in one[2]) for one in one_sided] == [("UNKNOWN", True)]
@@ -284,7 +285,7 @@ def test_counters_since_boot_are_a_warning_at_most() -> None:
 )
 def test_targets_of_lustre(first: int, more: str, verdict: str, message: str) -> None:
     assert bad(LFS.format(first=60, more="")) == []
-    ((_, judged_as, text),) = bad(LFS.format(first=first, more=more))
+    (_, judged_as, text), *_ = bad(LFS.format(first=first, more=more))
     assert judged_as == verdict
     assert message in text
 
@@ -298,6 +299,8 @@ def test_mounts_of_nfs_that_lose_data_or_hang() -> None:
     text = "/dev/vda1 on / type ext4 (rw)\n{} on /data type nfs4 (rw,{})\n"
     assert bad(text.format("nas:/x", "hard")) == []
     assert "is mounted with soft" in bad(text.format("nas:/x", "soft"))[0][2]
+    assert "is mounted with softerr" in bad(text.format("nas:/x", "softerr"))[0][2]
+    assert bad(text.format("nas:/x", "ha"))[0][:2] == ("storage", "UNKNOWN")
     assert "lacks noresvport" in bad(text.format("fs-1.efs.us-east-1.amazonaws.com:/", "hard"))[0][2]
     assert bad(text.format("fs-1.efs.us-east-1.amazonaws.com:/", "hard,noresvport")) == []
 

@@ -42,6 +42,12 @@ def test_no_damage_makes_an_ill_output_healthy_and_no_error_is_ok(name: str) -> 
     assert [one for one in wrong if one] == []
 
 
+@pytest.mark.parametrize("name", fuzz_formats.sources())
+def test_a_check_is_not_ok_without_the_value_that_decides_it(name: str) -> None:
+    wrong = [fuzz_formats.check_value(name, seed) for seed in range(60)]
+    assert [one for one in wrong if one] == []
+
+
 # Each broke a promise once: an output glued to another one, columns or rows in disorder, an error word that no reader
 # expected, a counter with a damaged name.
 BROKEN_ONCE = {
