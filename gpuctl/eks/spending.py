@@ -79,13 +79,14 @@ def parts(
     for one in costly([*state.objects, *near]):
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
-    if around.logs_unread is not None:
-        rows.append(Part(Cost("log groups", None, f"not searched: {around.logs_unread}"), None))
+    for kind, error in around.unread.items():
+        rows.append(Part(Cost(removal.plural(kind), None, f"not searched: {error}"), None))
     rows += _balancers(others.pop(Kind.LOAD_BALANCER, ()), prices, state.region, now)
     rows += [Part(_unpriced(kind, several, NO_PRICE), None) for kind, several in others.items()]
-    if unsure := [one for one in around.of(Kind.VOLUME) if one.name in around.unassigned and one not in near]:
-        cost = _unpriced(Kind.VOLUME, unsure, "no tag or node says whether it is of this cluster")
-        rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
+    for kind in (Kind.VOLUME, Kind.SNAPSHOT):
+        if unsure := [one for one in around.of(kind) if one.name in around.unassigned and one not in near]:
+            cost = _unpriced(kind, unsure, "no tag or node says whether it is of this cluster")
+            rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
     return rows
 
 

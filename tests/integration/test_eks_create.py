@@ -18,9 +18,9 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import cluster_file, create, prediction, wait
-from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
+from gpuctl.eks.removal import Choice
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_balancers, eks_destroy, eks_plugins
 from tests.rig.aws_endpoint import ERROR, LOGIN, client

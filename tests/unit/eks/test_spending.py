@@ -130,7 +130,7 @@ def test_a_network_load_balancer_has_a_price_only_if_aws_named_it(known: bool) -
 
 def test_log_groups_that_are_kept_or_were_not_searched_make_a_lower_bound() -> None:
     kept = Belongings([Object(Kind.LOG_GROUP, "/aws/eks/lab/cluster", data={"storedBytes": 5})])
-    unread = Belongings(logs_unread=GpuctlError("list log groups", "no permission"))
+    unread = Belongings(unread={Kind.LOG_GROUP: GpuctlError("list log groups", "no permission")})
     for around, part in ((kept, "1 log group"), (unread, "log groups")):
         [one] = spending.parts(State("lab", "us-east-1"), around, VERSIONS, PRICES, NOW)
         assert (one.cost.part, one.cost.usd_hour, one.spent) == (part, None, None)
