@@ -19,7 +19,7 @@ from gpuctl.eks.due import due
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.objects import Kind, Object, State, from_answer, object_name
-from gpuctl.eks.price_list import NETWORK_BALANCER
+from gpuctl.eks.price_list import PRODUCTS
 from gpuctl.eks.read import Answers
 from gpuctl.eks.simulation import decisions, simulations
 from gpuctl.subnets import demand, flow, network_flow, node_type
@@ -58,7 +58,7 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False, state: State | No
     """
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster, state)
-    findings += eks_prices.refresh(aws, [*cost.priced(cluster), NETWORK_BALANCER]) if refresh else []
+    findings += eks_prices.refresh(aws, [*cost.priced(cluster), *PRODUCTS]) if refresh else []
     prices = eks_prices.read(cluster.region)
     findings += eks_prices.judge(prices)
     parts = cost.costs(cluster, facts, prices)
