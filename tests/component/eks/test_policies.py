@@ -53,7 +53,7 @@ NOT_HERE = {
     },
 }
 GIVEN_SUBNETS = {"ec2:GetSubnetCidrReservations", "ec2:DescribeNetworkAcls", "ec2:DescribeVpcEndpoints"}
-GIVEN_SUBNETS |= {"ec2:DescribeNetworkInterfaces", "ec2:DescribeDhcpOptions", "ec2:DescribeVpcAttribute"}
+GIVEN_SUBNETS |= {"ec2:DescribeDhcpOptions", "ec2:DescribeVpcAttribute"}
 FARGATE = {"eks:DescribeFargateProfile"}  # none exists
 COMMANDS = ("plan", "create", "status", "cost", "destroy")
 

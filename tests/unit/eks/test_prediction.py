@@ -28,7 +28,7 @@ from gpuctl.eks.cost import (
     uncounted,
 )
 from gpuctl.eks.facts import Facts, PlacementGroup, Reservation, Type, Version
-from gpuctl.eks.limits import ADDRESS_QUOTA, GATEWAY_QUOTA, VPC_QUOTA
+from gpuctl.eks.limits import ADDRESS_QUOTA, GATEWAY_QUOTA, INTERFACE_QUOTA, VPC_QUOTA
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 from gpuctl.eks.prediction import actions, predict
 from gpuctl.eks.quotas import ON_DEMAND_QUOTAS, STANDARD, quota_name
@@ -307,7 +307,7 @@ def test_quotas_that_cannot_be_read_make_all_that_depends_on_them_unknown() -> N
         ("quota", Verdict.UNKNOWN),
         ("limit", Verdict.UNKNOWN),
     ]
-    assert [one.subject for one in problems(vpc_quotas=REFUSED)] == [VPC_QUOTA, GATEWAY_QUOTA]
+    assert [one.subject for one in problems(vpc_quotas=REFUSED)] == [INTERFACE_QUOTA, VPC_QUOTA, GATEWAY_QUOTA]
 
 
 def test_groups_that_share_a_quota_are_added_and_blocks_are_not_counted() -> None:
@@ -358,6 +358,15 @@ def test_costs_are_summed_only_if_all_are_known() -> None:
     ):
         assert total(unknown) is None
     assert total(parts(of(ON_BLOCK))) == pytest.approx(0.10)
+
+
+def test_network_interfaces_of_the_region_have_a_limit() -> None:
+    """Four nodes with 33 interfaces, four of the control plane, one of the NAT gateway."""
+    facts: dict[str, Any] = {"node_interfaces": {"gpu": 33}, "vpc_quotas": {VPC_QUOTA: 5, INTERFACE_QUOTA: 200}}
+    assert problems(interfaces=200 - 4 * 33 - 5, **facts) == []
+    [one] = problems(interfaces=200 - 4 * 33 - 4, **facts)
+    assert (one.subject, one.verdict, "137 more are needed" in one.message) == (INTERFACE_QUOTA, Verdict.FAIL, True)
+    assert problems(interfaces=REFUSED)[0].verdict is Verdict.UNKNOWN
 
 
 BESIDE = {DISK_GIB: 0.0001, NAT_GATEWAY: 0.045, PUBLIC_ADDRESS: 0.005}
