@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.text import named
+from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.eks.objects import COSTLY, IN_CLUSTER, Kind, Object, State, costly
 
@@ -24,6 +24,8 @@ ORDER = (
 )
 # Or by a controller, and of no use without the cluster.
 MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP, Kind.TARGET_GROUP})
+# Those that go have a tag of the cluster, or belong to its nodes; volumes and snapshots go only by choice.
+BY_CONTROLLERS = frozenset({Kind.LOAD_BALANCER, Kind.SECURITY_GROUP, Kind.VOLUME, Kind.SNAPSHOT})
 DELETE, KEEP = "delete", "keep"
 # Kinds that a login may not be allowed to list -> the actions that list them.
 RIGHTS: Mapping[Kind, str] = {
@@ -47,16 +49,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Row:
-    """An object and its fate. `why`: for one that stays, or that gpuctl did not make."""
+    """An object and its fate. `why`: for one that stays, or that gpuctl did not make. `is_inside`: a controller of a
+    cluster of ours made it, so that it goes with the cluster."""
 
     item: Object
     goes: bool
     why: str = ""
+    is_inside: bool = False
 
     @property
     def is_foreign(self) -> bool:
         """True if it goes and somebody else made it, so that the name must be confirmed."""
-        return self.goes and not self.item.ours and self.item.kind not in MADE_BY_EKS and not _of_eks(self.item)
+        is_made_with_it = self.is_inside or self.item.kind in MADE_BY_EKS or _of_eks(self.item)
+        return self.goes and not self.item.ours and not is_made_with_it
 
 
 def _goes(item: Object, why: str = "") -> Row:
@@ -139,6 +144,8 @@ def rows(state: State, around: Belongings, choice: Choice) -> list[Row]:
         if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
             continue
         fates.append(_around(one, state.cluster, around, choice, own_vpc))
+    if any(one.ours for one in state.objects if one.kind in (Kind.CLUSTER, Kind.ROLE)):
+        fates = [replace(row, is_inside=row.item.kind in BY_CONTROLLERS) for row in fates]
     return sorted(fates, key=lambda row: (not row.goes, _place(row.item)))
 
 
@@ -167,7 +174,7 @@ def _volume(item: Object, cluster: str, around: Belongings, volumes: str) -> Row
 def _log_group(item: Object, logs: str) -> Row:
     """A log group of EKS, which outlives its cluster. It goes only by choice: it may be needed after a failure."""
     if logs == DELETE:
-        return _goes(item, "made by EKS")
+        return _goes(item, "made by EKS" if item.name.startswith("/aws/eks/") else "made by Container Insights")
     return _stays(item, f"{'--logs keep' if logs == KEEP else 'no --logs'}; {_stored(item)}, cost UNKNOWN")
 
 
@@ -238,7 +245,9 @@ def obstacles(state: State, around: Belongings, choice: Choice) -> list[Finding]
         found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
     copies = snapshots(around)
     if copies and not choice.snapshots:
-        message = f"{len(copies)} snapshots of its claims would stay, and cost: {named(one.name for one in copies)}"
+        message = (
+            f"{plural(len(copies), 'snapshot')} of its claims would stay, and cost: {named(one.name for one in copies)}"
+        )
         found.append(fail("snapshots", state.cluster, message, "add `--snapshots delete` or `--snapshots keep`"))
     return found
 
@@ -310,13 +319,13 @@ def unsearched(around: Belongings, cluster: str) -> list[Finding]:
     """UNKNOWN for each kind that could not be listed: objects of it stay, and may cost."""
     findings = []
     for kind, error in around.unread.items():
-        message = f"{plural(kind)} of {cluster} were not searched: {error}"
+        message = f"{named_kind(kind)} of {cluster} were not searched: {error}"
         hint = f"allow `{RIGHTS[kind]}`; `gpuctl eks destroy` then lists those that stay"
         findings.append(unknown("logs" if kind is Kind.LOG_GROUP else "remains", cluster, message, hint))
     return findings
 
 
-def plural(kind: Kind) -> str:
+def named_kind(kind: Kind) -> str:
     """Name of several objects of a kind."""
     return "ECR repositories" if kind is Kind.REPOSITORY else f"{kind}s"
 

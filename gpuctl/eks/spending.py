@@ -93,7 +93,7 @@ def parts(
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
     for kind, error in around.unread.items():
-        rows.append(Part(Cost(removal.plural(kind), None, f"not searched: {error}"), None))
+        rows.append(Part(Cost(removal.named_kind(kind), None, f"not searched: {error}"), None))
     for several in others.values():
         rows += _others(several, prices, state.region, now)
     for kind in (Kind.VOLUME, Kind.SNAPSHOT):

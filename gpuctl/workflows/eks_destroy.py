@@ -59,7 +59,7 @@ def known(aws: Aws, cluster: str) -> State:
     if not any(removal.is_of(one, left, cluster) for one in left.objects):
         wrong = f"{aws.region} has nothing of it"
         for kind, error in left.unread.items():
-            wrong += f"; {removal.plural(kind)} were not searched: {error}"
+            wrong += f"; {removal.named_kind(kind)} were not searched: {error}"
         hint = "check the name and the region; `gpuctl eks reap` lists the clusters that gpuctl made"
         raise InvalidInput(f"use the cluster {cluster}", wrong, hint)
     return state

@@ -46,6 +46,17 @@ def test_node_groups_of_others_need_a_confirmation_and_what_eks_makes_does_not()
     assert all(one.goes for one in fates)
 
 
+def test_what_controllers_of_our_cluster_made_goes_with_it_and_else_needs_a_confirmation() -> None:
+    balancer = Object(Kind.LOAD_BALANCER, "lb", tags=OWNED)
+    disk, copy = Object(Kind.VOLUME, "vol-1", tags=OWNED), Object(Kind.SNAPSHOT, "snap-1", tags=OWNED)
+    around, choice = Belongings([balancer, disk, copy]), Choice("delete", "", "delete")
+    of_others = state(Object(Kind.CLUSTER, "lab"))
+    for known, confirmed in ((state(CLUSTER), True), (of_others, False), (state(), False)):
+        fates = [row for row in rows(known, around, choice) if row.item.kind is not Kind.CLUSTER]
+        assert all(row.goes for row in fates)
+        assert [row.is_foreign for row in fates] == [not confirmed] * 3
+
+
 @pytest.mark.parametrize("tags", [{"kubernetes.io/cluster/lab": "shared"}, {"elbv2.k8s.aws/cluster": "other"}, {}])
 def test_a_load_balancer_of_another_cluster_stays(tags: dict[str, str]) -> None:
     fate = rows(state(CLUSTER), Belongings([Object(Kind.LOAD_BALANCER, "lb", tags=tags)]), Choice())[-1]
