@@ -42,6 +42,7 @@ IAM_PREFIXES = {
     "service-quotas": "servicequotas",
     "elb": "elasticloadbalancing",
     "elbv2": "elasticloadbalancing",
+    "resourcegroupstaggingapi": "tag",
 }
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.text import plural
-from gpuctl.domain.findings import Finding, Number, Verdict, fail, unknown
+from gpuctl.core.text import named, plural
+from gpuctl.domain.findings import Finding, Number, Verdict, fail, unknown, warn
 from gpuctl.eks.facts import Facts, Reservation
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 
+# Names of prices among those of instance types.
+NETWORK_BALANCER, APPLICATION_BALANCER = "network load balancer", "application load balancer"
+CLASSIC_BALANCER, NAT_GATEWAY, PUBLIC_ADDRESS = "Classic Load Balancer", "NAT gateway", "public IPv4 address"
+DISK_GIB = "GiB of gp3"
 CONTROL_PLANE_USD, EXTENDED_USD = 0.10, 0.60  # an hour. Source: Amazon EKS pricing
 
 
@@ -55,15 +59,20 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one part an hour; None if its price is not known, `why` says why."""
+    """Cost of one part an hour; None if its price is not known, `why` says why. `is_beside`: small beside the nodes, so
+    that the sum without it is still a lower bound worth knowing."""
 
     part: str
     usd_hour: float | None
     why: str
+    is_beside: bool = False
 
 
 def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
-    """Cost of the control plane and of each group at its desired size, without disks, traffic and NAT gateways."""
+    """Cost of the control plane, of each group at its desired size, and of disks and network beside them.
+
+    Not counted are traffic, load balancers, and public addresses of nodes.
+    """
     reserved = {} if isinstance(facts.reservations, GpuctlError) else dict(facts.reservations)
     parts = [_control_plane(cluster, facts)]
     paid_by: dict[str, str] = {}
@@ -71,6 +80,24 @@ def costs(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
         first = paid_by.setdefault(group.reservation, group.name) if group.reservation else group.name
         one = reserved.get(group.reservation)
         parts.append(_cost(group, cluster, facts, prices, one) if first == group.name else _shared(group, first))
+    return [*parts, *_beside(cluster, facts, prices)]
+
+
+def _beside(cluster: EksCluster, facts: Facts, prices: Prices) -> list[Cost]:
+    """Disks of nodes, and of a VPC of its own the NAT gateway with its address."""
+    gib = sum(group.desired * group.disk_gib for group in cluster.node_groups)
+    rows = [(f"disks of nodes: {gib} GiB of gp3", DISK_GIB, gib)] if gib else []
+    if not cluster.subnets:
+        rows += [("NAT gateway", NAT_GATEWAY, 1), ("public address of the NAT gateway", PUBLIC_ADDRESS, 1)]
+    parts = []
+    for part, name, count in rows:
+        price = prices.of(cluster.region, name)
+        if price is None:
+            parts.append(
+                Cost(part, None, f"no price of it in {cluster.region} is known: --prices asks AWS", is_beside=True)
+            )
+        else:
+            parts.append(Cost(part, price.usd * count, price.origin(facts.now.date()), is_beside=True))
     return parts
 
 
@@ -124,9 +151,15 @@ def price_day(cluster: EksCluster, prices: Prices) -> date | None:
 
 
 def total(parts: Sequence[Cost]) -> float | None:
-    """Sum an hour; None if one part is not known."""
-    values = [part.usd_hour for part in parts]
-    return None if any(value is None for value in values) else math.fsum(value or 0.0 for value in values)
+    """Sum an hour of the parts with a price; None if a part that is not small has none."""
+    if any(part.usd_hour is None and not part.is_beside for part in parts):
+        return None
+    return math.fsum(part.usd_hour or 0.0 for part in parts)
+
+
+def uncounted(parts: Sequence[Cost]) -> list[str]:
+    """Small parts without a price: with any, the sum is a lower bound."""
+    return [part.part for part in parts if part.is_beside and part.usd_hour is None]
 
 
 def budget(cluster: EksCluster, parts: Sequence[Cost]) -> list[Finding]:
@@ -142,4 +175,7 @@ def budget(cluster: EksCluster, parts: Sequence[Cost]) -> list[Finding]:
     if cost > cluster.budget_usd:
         message = f"{cost:.2f} USD until its end, and the budget is {cluster.budget_usd:g} USD"
         return [fail("budget", cluster.name, message, "lower desired or ttl, or raise budget_usd", **numbers)]
+    if missing := uncounted(parts):
+        message = f"at least {cost:.2f} of {cluster.budget_usd:g} USD, without {named(missing)}"
+        return [warn("budget", cluster.name, message, "ask AWS for their prices: --prices", **numbers)]
     return [Finding("budget", cluster.name, Verdict.OK, f"{cost:.2f} of {cluster.budget_usd:g} USD", numbers)]

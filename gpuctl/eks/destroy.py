@@ -14,7 +14,7 @@ from gpuctl.edges.aws import Aws, NoAnswer, Request, code_of
 from gpuctl.eks import health, removal
 from gpuctl.eks import state as states
 from gpuctl.eks.objects import CLUSTER, REGION, ROLE_PATH, Kind, Object, State, tag_list
-from gpuctl.eks.removal import Belongings, Row
+from gpuctl.eks.removal import Belongings, Choice, Row
 from gpuctl.eks.wait import (
     BALANCERS_DOWN,
     CLUSTER_DOWN,
@@ -36,6 +36,7 @@ BUSY = ("DependencyViolation", "InUse")  # parts of codes: something holds the o
 # Kind -> operation of EC2 that deletes it, and its parameter.
 DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.VOLUME: ("DeleteVolume", "VolumeId"),
+    Kind.SNAPSHOT: ("DeleteSnapshot", "SnapshotId"),
     Kind.TEMPLATE: ("DeleteLaunchTemplate", "LaunchTemplateId"),
     Kind.PLACEMENT: ("DeletePlacementGroup", "GroupName"),
     Kind.SECURITY_GROUP: ("DeleteSecurityGroup", "GroupId"),
@@ -47,17 +48,9 @@ DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.VPC: ("DeleteVpc", "VpcId"),
 }
 WITH_INTERFACES = (Kind.SECURITY_GROUP, Kind.SUBNET)
-MADE_BY_CONTROLLERS = (Kind.LOAD_BALANCER, Kind.SECURITY_GROUP)
+MADE_BY_CONTROLLERS = (Kind.LOAD_BALANCER, Kind.TARGET_GROUP, Kind.SECURITY_GROUP)
 IN_VPC = (Kind.SECURITY_GROUP, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC)
 Look = Callable[..., Belongings]  # of a login, a state, and kinds (all by default)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Choices of the user. `volumes`, `logs`: delete, keep, or "" for not chosen."""
-
-    volumes: str = ""
-    logs: str = ""
 
 
 @dataclass
@@ -183,13 +176,13 @@ class Remover:
 
     # ---- steps ----
 
-    def mark(self, volumes: Sequence[Object]) -> None:
-        """Tag volumes that only their node assigns to the cluster: when it is gone, nothing else does."""
+    def mark(self, items: Sequence[Object]) -> None:
+        """Tag volumes that only their node assigns to the cluster, and snapshots that only their volume does."""
         marks = {CLUSTER: self.state.cluster, REGION: self.state.region}
-        for start in range(0, len(volumes), MARKED_AT_ONCE):
-            names = [one.name for one in volumes[start : start + MARKED_AT_ONCE]]
+        for start in range(0, len(items), MARKED_AT_ONCE):
+            names = [one.name for one in items[start : start + MARKED_AT_ONCE]]
             parameters = {"Resources": names, "Tags": tag_list(marks)}
-            self.act("tag the volumes of the cluster's claims", "ec2", "CreateTags", parameters)
+            self.act("tag the volumes and snapshots of the cluster's claims", "ec2", "CreateTags", parameters)
 
     def workers(self) -> None:
         """Node groups together, then Fargate profiles one by one, as EKS deletes one at a time."""
@@ -290,6 +283,20 @@ class Remover:
 
         self.waiter.until(BALANCERS_DOWN, poll)
 
+    def target_groups(self, rows: Iterable[Row]) -> None:
+        """Target groups of Services and Ingresses, which are left if their controller did not remove them."""
+        for row in rows:
+            one = row.item
+            parameters = {"TargetGroupArn": str(one.data["TargetGroupArn"])}
+            try:
+                if self.act(f"delete the {one}", "elbv2", "DeleteTargetGroup", parameters):
+                    self.waiter.progress(f"deleted {one}")
+            except GpuctlError as error:
+                if code_of(error) != "ResourceInUse":
+                    raise
+                message, hint = f"cannot delete {one}: {error.wrong}", "remove the listener that uses it"
+                self.findings.append(fail("in-use", one.name, message, hint))
+
     def nat(self, gateways: Sequence[Object]) -> None:
         """NAT gateways, until they have let go of their address."""
         for one in gateways:
@@ -374,21 +381,23 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     state, choice = remover.state, remover.choice
     remover.unassigned, remover.named_by = around.unassigned, around.named_by
     remover.foreign = bool(removal.foreigners(state, around))
-    rows = [row for row in removal.rows(state, around, choice.volumes, choice.logs) if row.goes]
+    rows = [row for row in removal.rows(state, around, choice) if row.goes]
 
     def of(*kinds: Kind) -> list[Row]:
         return [row for row in rows if row.item.kind in kinds]
 
-    remover.mark([one for one in removal.claims(around) if not one.ours and not removal.is_tagged(one, state.cluster)])
+    claimed = [*removal.claims(around), *removal.snapshots(around)]
+    remover.mark([one for one in claimed if not one.ours and not removal.is_tagged(one, state.cluster)])
     remover.workers()
     remover.sweep()
     remover.control_plane()
     # Controllers may have made some since, as for a Service that Argo CD or Flux made again: now nothing does.
     around = remover.renewed(around)
     remover.named_by, remover.foreign = around.named_by, bool(removal.foreigners(state, around))
-    rows = [row for row in removal.rows(state, around, choice.volumes, choice.logs) if row.goes]
+    rows = [row for row in removal.rows(state, around, choice) if row.goes]
     remover.balancers(of(Kind.LOAD_BALANCER))
-    for row in of(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT):
+    remover.target_groups(of(Kind.TARGET_GROUP))
+    for row in of(Kind.VOLUME, Kind.SNAPSHOT, Kind.TEMPLATE, Kind.PLACEMENT):
         remover.delete(row.item)
     remover.sweep()  # of nodes that ended last
     remover.security_groups(of(Kind.SECURITY_GROUP))
@@ -413,7 +422,7 @@ def _last(remover: Remover) -> list[Finding]:
         if around.leaked:
             remover.sweep()
         around = replace(around, unassigned=around.unassigned | remover.unassigned)
-        findings = removal.remaining(left, around, remover.choice.volumes, remover.choice.logs)
+        findings = removal.remaining(left, around, remover.choice)
         listed = [one.subject for one in findings if one.verdict is Verdict.FAIL and one.subject not in known]
         return (None if listed else True), named(listed)
 

@@ -69,7 +69,8 @@ class Facts:
     `clusters`, `internet_gateways`, `roles`: how many there are; `most_roles`: of the account, None if AWS names no
     limit. `addons`, `admins`: name or ARN -> True if it exists. `state`: objects with the tags or names of this
     cluster; None if it was not read.
-    `templates`: launch templates with names of this cluster. `has_efa`: True if a group has EFA.
+    `templates`: launch templates with names of this cluster. `has_efa`: True if a group has EFA. `interfaces`: how many
+    network interfaces the region has; `node_interfaces`: group -> those of a node, for types that are known.
     """
 
     now: datetime
@@ -99,3 +100,5 @@ class Facts:
     state: State | GpuctlError | None = None
     templates: Sequence[Object] | GpuctlError = ()
     has_efa: bool = False
+    interfaces: int | GpuctlError = 0
+    node_interfaces: Mapping[str, int] = field(default_factory=dict)

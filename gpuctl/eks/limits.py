@@ -12,6 +12,7 @@ from gpuctl.eks.objects import Kind, State
 
 CHECK = "limit"
 VPC_QUOTA, ADDRESS_QUOTA, GATEWAY_QUOTA = "VPCs per Region", "EC2-VPC Elastic IPs", "Internet gateways per Region"
+INTERFACE_QUOTA = "Network interfaces per Region"
 CLUSTER_QUOTA = "Clusters"
 GROUP_QUOTA, NODE_QUOTA = "Managed node groups per cluster", "Nodes per managed node group"
 BLOCK_QUOTA = "Public endpoint access CIDR ranges per cluster"
@@ -23,7 +24,9 @@ DEFAULTS: Mapping[str, float] = {
     NODE_QUOTA: 450,
     BLOCK_QUOTA: 40,
     GATEWAY_QUOTA: 5,
+    INTERFACE_QUOTA: 5000,
 }
+CONTROL_PLANE_INTERFACES = 4  # EKS makes two to four; source: EKS user guide, network requirements
 MOST_PLACEMENT_GROUPS = 500  # of a region and account; source: EC2 user guide, placement groups
 MORE = "remove one, or ask for more in Service Quotas"
 
@@ -34,6 +37,7 @@ def limits(cluster: EksCluster, facts: Facts) -> list[Finding]:
         *_room(CLUSTER_QUOTA, facts.clusters, _due(facts, Kind.CLUSTER, 1), facts.eks_quotas),
         *_room(ROLES, facts.roles, _due(facts, Kind.ROLE, 2), _most_roles(facts)),
         *_sizes(cluster, facts),
+        *_room(INTERFACE_QUOTA, facts.interfaces, _interfaces(cluster, facts), facts.vpc_quotas),
     ]
     own_group = sum(one.placement == "cluster" for one in cluster.node_groups)
     if own_group:
@@ -53,6 +57,16 @@ def _most_roles(facts: Facts) -> Mapping[str, float] | GpuctlError:
     if most is None:
         return GpuctlError("read the limit of IAM roles", "AWS names none", "look at Service Quotas, IAM")
     return most if isinstance(most, GpuctlError) else {ROLES: most}
+
+
+def _interfaces(cluster: EksCluster, facts: Facts) -> int:
+    """Network interfaces that are needed at least: those of the VPC CNI for pods come beside them."""
+    made = {one.part for one in facts.state.of(Kind.GROUP)} if isinstance(facts.state, State) else set()
+    nodes = sum(
+        group.max * facts.node_interfaces.get(group.name, 1) for group in cluster.node_groups if group.name not in made
+    )
+    control_plane = CONTROL_PLANE_INTERFACES * _due(facts, Kind.CLUSTER, 1)
+    return nodes + control_plane + (_due(facts, Kind.NAT, 1) if cluster.vpc is not None else 0)
 
 
 def _due(facts: Facts, kind: Kind, needed: int) -> int:

@@ -43,13 +43,18 @@ class Kind(StrEnum):
     VOLUME = "volume"
     ENDPOINT = "VPC endpoint"
     LOG_GROUP = "log group"
+    TARGET_GROUP = "target group"
+    SNAPSHOT = "snapshot"
+    REPOSITORY = "ECR repository"
+    STACK = "CloudFormation stack"
+    OTHER = "tagged resource"  # of a service that is searched by tag alone
 
 
 # They cost money as long as they exist; a security group or a role does not.
 COSTLY = frozenset(
     [
         *(Kind.ADDRESS, Kind.NAT, Kind.CLUSTER, Kind.GROUP, Kind.FARGATE, Kind.INSTANCE, Kind.LOAD_BALANCER),
-        *(Kind.VOLUME, Kind.ENDPOINT, Kind.LOG_GROUP),
+        *(Kind.VOLUME, Kind.ENDPOINT, Kind.LOG_GROUP, Kind.SNAPSHOT, Kind.REPOSITORY),
     ]
 )
 
@@ -195,6 +200,11 @@ MEMBERS: Mapping[Kind, tuple[str, str]] = {
     Kind.VOLUME: ("VolumeId", "State"),
     Kind.ENDPOINT: ("VpcEndpointId", "State"),
     Kind.LOG_GROUP: ("logGroupName", ""),
+    Kind.TARGET_GROUP: ("TargetGroupName", ""),
+    Kind.SNAPSHOT: ("SnapshotId", "State"),
+    Kind.REPOSITORY: ("repositoryName", ""),
+    Kind.STACK: ("StackName", "StackStatus"),
+    Kind.OTHER: ("ResourceARN", ""),
 }
 IN_CLUSTER = (Kind.ENTRY, Kind.ADDON, Kind.GROUP, Kind.FARGATE)
 

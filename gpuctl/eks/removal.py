@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.text import named
+from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, fail, ok, unknown, warn
 from gpuctl.eks.objects import COSTLY, IN_CLUSTER, Kind, Object, State, costly
 
@@ -15,28 +15,53 @@ NODE_TAG, CNI_TAG, EKS_TAG = "kubernetes.io/cluster/{}", "cluster.k8s.amazonaws.
 BALANCER_TAG = "elbv2.k8s.aws/cluster"
 CSI_TAG, CLAIM_TAG = "ebs.csi.aws.com/cluster", "kubernetes.io/created-for/pvc/name"  # neither names the cluster
 GROUP_TAG, GROUP_CLUSTER_TAG = "eks:nodegroup-name", "eks:cluster-name"
+EKSCTL_TAG, KARPENTER_TAG = "alpha.eksctl.io/cluster-name", "karpenter.k8s.aws/cluster"
 # Kinds that go, in the order in which AWS lets them go.
 ORDER = (
-    *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.INTERFACE),
-    *(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT, Kind.ADDRESS, Kind.SUBNET),
-    *(Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.LOG_GROUP, Kind.ROLE),
+    *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.TARGET_GROUP),
+    *(Kind.INTERFACE, Kind.VOLUME, Kind.SNAPSHOT, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT),
+    *(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.LOG_GROUP, Kind.ROLE),
 )
-MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP})
+# Or by a controller, and of no use without the cluster.
+MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP, Kind.TARGET_GROUP})
+# Those that go have a tag of the cluster, or belong to its nodes; volumes and snapshots go only by choice.
+BY_CONTROLLERS = frozenset({Kind.LOAD_BALANCER, Kind.SECURITY_GROUP, Kind.VOLUME, Kind.SNAPSHOT})
 DELETE, KEEP = "delete", "keep"
+# Kinds that a login may not be allowed to list -> the actions that list them.
+RIGHTS: Mapping[Kind, str] = {
+    Kind.LOG_GROUP: "logs:DescribeLogGroups",
+    Kind.TARGET_GROUP: "elasticloadbalancing:DescribeTargetGroups",
+    Kind.SNAPSHOT: "ec2:DescribeSnapshots",
+    Kind.STACK: "cloudformation:DescribeStacks",
+    Kind.REPOSITORY: "tag:GetResources and ecr:DescribeRepositories",
+    Kind.OTHER: "tag:GetResources",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Choices of the user on what outlives a cluster. Each: delete, keep, or "" for not chosen."""
+
+    volumes: str = ""
+    logs: str = ""
+    snapshots: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An object and its fate. `why`: for one that stays, or that gpuctl did not make."""
+    """An object and its fate. `why`: for one that stays, or that gpuctl did not make. `is_inside`: a controller of a
+    cluster of ours made it, so that it goes with the cluster."""
 
     item: Object
     goes: bool
     why: str = ""
+    is_inside: bool = False
 
     @property
     def is_foreign(self) -> bool:
         """True if it goes and somebody else made it, so that the name must be confirmed."""
-        return self.goes and not self.item.ours and self.item.kind not in MADE_BY_EKS and not _of_eks(self.item)
+        is_made_with_it = self.is_inside or self.item.kind in MADE_BY_EKS or _of_eks(self.item)
+        return self.goes and not self.item.ours and not is_made_with_it
 
 
 def _goes(item: Object, why: str = "") -> Row:
@@ -55,16 +80,16 @@ def _of_eks(item: Object) -> bool:
 @dataclass(frozen=True)
 class Belongings:
     """Objects around a cluster that do not have our tags. `owners`: interface -> its owner, in words. `leaked`: ids of
-    interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes that no tag or
-    node assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name it.
-    `logs_unread`: the error that kept log groups from being listed; None if they are listed, or were not asked for."""
+    interfaces that the VPC CNI left behind, with every sign of it. `unassigned`: ids of volumes and snapshots that no
+    tag, node or volume assigns to a cluster. `named_by`: id of a security group that goes -> others whose rules name
+    it. `unread`: kind -> the error that kept it from being listed."""
 
     objects: Sequence[Object] = ()
     owners: dict[str, str] = field(default_factory=dict)
     leaked: frozenset[str] = frozenset()
     unassigned: frozenset[str] = frozenset()
     named_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    logs_unread: GpuctlError | None = None
+    unread: Mapping[Kind, GpuctlError] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> list[Object]:
         return [one for one in self.objects if one.kind is kind]
@@ -95,6 +120,11 @@ def claims(around: Belongings) -> list[Object]:
     return [one for one in around.of(Kind.VOLUME) if one.name not in around.unassigned and is_claims(one)]
 
 
+def snapshots(around: Belongings) -> list[Object]:
+    """Snapshots of volumes of the cluster's claims."""
+    return [one for one in around.of(Kind.SNAPSHOT) if one.name not in around.unassigned]
+
+
 def unmanaged(state: State, around: Belongings) -> list[Object]:
     """Instances of the cluster, or in our VPC, that no node group of the cluster takes along."""
     groups = {one.name for one in state.of(Kind.GROUP)}
@@ -106,20 +136,16 @@ def unmanaged(state: State, around: Belongings) -> list[Object]:
     return [one for one in around.of(Kind.INSTANCE) if not is_managed(one.tags)]
 
 
-def rows(state: State, around: Belongings, volumes: str, logs: str = "") -> list[Row]:
-    """Fate of every object, in the order of the removal; then those that stay.
-
-    `volumes`, `logs`: delete, keep, or "" for not chosen.
-    """
+def rows(state: State, around: Belongings, choice: Choice) -> list[Row]:
+    """Fate of every object, in the order of the removal; then those that stay."""
     own_vpc = bool(state.of(Kind.VPC))
     fates = [_of_ours(one, state) for one in state.objects]
     for one in around.objects:
         if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
             continue
-        if one.kind is Kind.LOG_GROUP:
-            fates.append(_log_group(one, logs))
-        else:
-            fates.append(_around(one, state.cluster, around, volumes, own_vpc))
+        fates.append(_around(one, state.cluster, around, choice, own_vpc))
+    if any(one.ours for one in state.objects if one.kind in (Kind.CLUSTER, Kind.ROLE)):
+        fates = [replace(row, is_inside=row.item.kind in BY_CONTROLLERS) for row in fates]
     return sorted(fates, key=lambda row: (not row.goes, _place(row.item)))
 
 
@@ -148,7 +174,7 @@ def _volume(item: Object, cluster: str, around: Belongings, volumes: str) -> Row
 def _log_group(item: Object, logs: str) -> Row:
     """A log group of EKS, which outlives its cluster. It goes only by choice: it may be needed after a failure."""
     if logs == DELETE:
-        return _goes(item, "made by EKS")
+        return _goes(item, "made by EKS" if item.name.startswith("/aws/eks/") else "made by Container Insights")
     return _stays(item, f"{'--logs keep' if logs == KEEP else 'no --logs'}; {_stored(item)}, cost UNKNOWN")
 
 
@@ -157,21 +183,46 @@ def _stored(item: Object) -> str:
     return "stored bytes UNKNOWN" if size is None else f"{int(size) / 2**20:.1f} MiB stored"
 
 
-def _around(item: Object, cluster: str, around: Belongings, volumes: str, own_vpc: bool) -> Row:
-    if item.kind is Kind.VOLUME:
-        return _volume(item, cluster, around, volumes)
-    if item.kind is Kind.INTERFACE:
-        if item.name in around.leaked:
-            return _goes(item, "left behind by the VPC CNI")
-        return _stays(item, f"{around.owners.get(item.name, 'owner UNKNOWN')}; goes with its owner")
-    if item.kind is Kind.INSTANCE:
-        return _stays(item, "goes with its node group, or is not managed by EKS")
-    if item.kind in (Kind.LOAD_BALANCER, Kind.SECURITY_GROUP) and belongs(item, cluster):
+def _snapshot(item: Object, cluster: str, around: Belongings, choice: str) -> Row:
+    if item.name in around.unassigned:
+        return _stays(item, f"UNKNOWN whether it is of {cluster}")
+    why = "of a volume of its claims" if choice == DELETE else f"--snapshots {KEEP}" if choice == KEEP else ""
+    return Row(item, choice == DELETE, why or "no --snapshots")
+
+
+# Kinds that destroy never removes -> the reason.
+NEVER: Mapping[Kind, str] = {
+    Kind.REPOSITORY: "its images may be in use elsewhere; cost UNKNOWN",
+    Kind.STACK: "CloudFormation removes it, with what it made: `aws cloudformation delete-stack`",
+    Kind.OTHER: "it has a tag of the cluster, and its kind is not one that gpuctl removes; cost UNKNOWN",
+    Kind.TEMPLATE: "made by EKS or Karpenter; costs nothing",
+    Kind.INSTANCE: "goes with its node group, or is not managed by EKS",
+}
+
+
+def _around(item: Object, cluster: str, around: Belongings, choice: Choice, own_vpc: bool) -> Row:
+    by_choice: Mapping[Kind, Callable[[], Row]] = {
+        Kind.LOG_GROUP: lambda: _log_group(item, choice.logs),
+        Kind.VOLUME: lambda: _volume(item, cluster, around, choice.volumes),
+        Kind.SNAPSHOT: lambda: _snapshot(item, cluster, around, choice.snapshots),
+        Kind.INTERFACE: lambda: _interface(item, around),
+    }
+    if item.kind in by_choice:
+        return by_choice[item.kind]()
+    if item.kind in NEVER:
+        return _stays(item, NEVER[item.kind])
+    if item.kind in (Kind.LOAD_BALANCER, Kind.TARGET_GROUP, Kind.SECURITY_GROUP) and belongs(item, cluster):
         return _goes(item, "made by EKS" if _of_eks(item) else "made by a controller of the cluster")
     return _stays(item, "not made by gpuctl" + (", and in the VPC that is to go" if own_vpc else ""))
 
 
-def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
+def _interface(item: Object, around: Belongings) -> Row:
+    if item.name in around.leaked:
+        return _goes(item, "left behind by the VPC CNI")
+    return _stays(item, f"{around.owners.get(item.name, 'owner UNKNOWN')}; goes with its owner")
+
+
+def obstacles(state: State, around: Belongings, choice: Choice) -> list[Finding]:
     """Causes for which a removal does not begin."""
     found = []
     for one in state.of(Kind.CLUSTER):
@@ -186,12 +237,18 @@ def obstacles(state: State, around: Belongings, volumes: str) -> list[Finding]:
             fail("instance", one.name, message, "terminate it: delete its Karpenter node pool or its own group")
         )
     disks = claims(around)
-    if disks and not volumes:
+    if disks and not choice.volumes:
         size = sum(int(one.data.get("Size") or 0) for one in disks)
         message = (
             f"{len(disks)} volumes ({size} GiB) of its claims would stay, and cost: {named(one.name for one in disks)}"
         )
         found.append(fail("volumes", state.cluster, message, "add `--volumes delete` or `--volumes keep`"))
+    copies = snapshots(around)
+    if copies and not choice.snapshots:
+        message = (
+            f"{plural(len(copies), 'snapshot')} of its claims would stay, and cost: {named(one.name for one in copies)}"
+        )
+        found.append(fail("snapshots", state.cluster, message, "add `--snapshots delete` or `--snapshots keep`"))
     return found
 
 
@@ -214,7 +271,7 @@ def foreigners(state: State, around: Belongings) -> list[Finding]:
     found = []
     for one in around.objects:
         is_interface = one.kind is Kind.INTERFACE and _blocks(one, around, state.cluster)
-        other = one.kind in (Kind.LOAD_BALANCER, Kind.ENDPOINT, Kind.SECURITY_GROUP) and not one.ours
+        other = one.kind in (Kind.LOAD_BALANCER, Kind.ENDPOINT, Kind.SECURITY_GROUP, Kind.NAT) and not one.ours
         if is_interface or (other and not belongs(one, state.cluster)):
             owner = (
                 around.owners.get(one.name) or one.data.get("GroupName") or one.data.get("ServiceName") or "not ours"
@@ -237,54 +294,93 @@ def _blocks(item: Object, around: Belongings, cluster: str) -> bool:
 
 def is_of(item: Object, around: Belongings, cluster: str) -> bool:
     """True for an object around a cluster that is the cluster's."""
-    if item.kind is Kind.VOLUME:
+    if item.kind in (Kind.VOLUME, Kind.SNAPSHOT):
         return item.name not in around.unassigned
-    return belongs(item, cluster) or item.kind in (Kind.INSTANCE, Kind.LOG_GROUP) or item.name in around.leaked
+    is_only_listed_if_of_it = item.kind in (*NEVER, Kind.LOG_GROUP)
+    return is_only_listed_if_of_it or belongs(item, cluster) or item.name in around.leaked
 
 
-def remaining(state: State, around: Belongings, volumes: str, logs: str = "") -> list[Finding]:
+def remaining(state: State, around: Belongings, choice: Choice) -> list[Finding]:
     """Findings on what a search by tag, owner and name still finds: a failure for what costs money."""
     left = [one for one in state.objects if one.ours or one.kind is Kind.CLUSTER]
     left += [one for one in around.objects if is_of(one, around, state.cluster)]
     left = list({(one.kind, one.name): one for one in left}.values())
-    findings = list(_remaining(left, volumes, logs))
+    findings = list(_remaining(left, choice))
     for one in sorted(around.unassigned):
-        message = f"volume {one} costs money, and neither a tag nor an instance says whether it is of {state.cluster}"
-        hint = f"look whose it is: `aws ec2 describe-volumes --volume-ids {one}`"
-        findings.append(unknown("volumes", one, message, hint))
+        kind = "snapshot" if one.startswith("snap-") else "volume"
+        message = f"{kind} {one} costs money, and nothing says whether it is of {state.cluster}"
+        hint = f"look whose it is: `aws ec2 describe-{kind}s --{kind}-ids {one}`"
+        findings.append(unknown(f"{kind}s", one, message, hint))
     findings += unsearched(around, state.cluster)
     return findings or [ok("remains", state.cluster, "a search by tag and owner finds nothing")]
 
 
 def unsearched(around: Belongings, cluster: str) -> list[Finding]:
-    """UNKNOWN for log groups that could not be listed: they stay, and may cost."""
-    if around.logs_unread is None:
-        return []
-    message = f"log groups of {cluster} were not searched: {around.logs_unread}"
-    hint = "allow `logs:DescribeLogGroups`; `gpuctl eks destroy` then lists those that stay"
-    return [unknown("logs", cluster, message, hint)]
+    """UNKNOWN for each kind that could not be listed: objects of it stay, and may cost."""
+    findings = []
+    for kind, error in around.unread.items():
+        message = f"{named_kind(kind)} of {cluster} were not searched: {error}"
+        hint = f"allow `{RIGHTS[kind]}`; `gpuctl eks destroy` then lists those that stay"
+        findings.append(unknown("logs" if kind is Kind.LOG_GROUP else "remains", cluster, message, hint))
+    return findings
 
 
-def _remaining(left: Sequence[Object], volumes: str, logs: str) -> Iterator[Finding]:
+def named_kind(kind: Kind) -> str:
+    """Name of several objects of a kind."""
+    return "ECR repositories" if kind is Kind.REPOSITORY else f"{kind}s"
+
+
+def _remaining(left: Sequence[Object], choice: Choice) -> Iterator[Finding]:
     expensive = set(map(id, costly(left)))
     for one in left:
         if one.kind is Kind.ROLE and one.part == "cluster":
             continue  # it is the last to go
         if one.kind is Kind.NAT and one.state == "failed":
             continue  # it costs nothing, and AWS removes it by itself
-        if one.kind is Kind.VOLUME and is_claims(one) and volumes == "keep":
-            yield warn("remains", one.name, f"{one} was to be kept, and costs money", f"remove it: {_command(one)}")
-        elif one.kind is Kind.LOG_GROUP and logs != DELETE:
-            message = f"{one} stays ({_stored(one)}), and costs an amount that is UNKNOWN"
-            yield warn("remains", one.name, message, "run this again with `--logs delete` to remove it")
-        elif id(one) in expensive:
-            yield fail("remains", one.name, f"{one} is left, and costs money", "remove the cause, and run this again")
-        else:
-            yield fail("remains", one.name, f"{one} is left", "remove the cause, and run this again")
+        cost = ", and costs money" if id(one) in expensive else ""
+        again = fail("remains", one.name, f"{one} is left{cost}", "remove the cause, and run this again")
+        yield _kept(one, choice) or _of_others(one) or again
+
+
+def _kept(item: Object, choice: Choice) -> Finding | None:
+    """A warning on what the user kept; None for anything else."""
+    is_kept = item.kind is Kind.VOLUME and is_claims(item) and choice.volumes == KEEP
+    if is_kept or (item.kind is Kind.SNAPSHOT and choice.snapshots == KEEP):
+        return warn("remains", item.name, f"{item} was to be kept, and costs money", f"remove it: {_command(item)}")
+    if item.kind is Kind.LOG_GROUP and choice.logs != DELETE:
+        message = f"{item} stays ({_stored(item)}), and costs an amount that is UNKNOWN"
+        return warn("remains", item.name, message, "run this again with `--logs delete` to remove it")
+    return None
+
+
+def _of_others(item: Object) -> Finding | None:
+    """A finding on what destroy never removes; None for anything else."""
+    rows: Mapping[Kind, tuple[Callable[..., Finding], str]] = {
+        Kind.REPOSITORY: (warn, "stays with its images, and costs an amount that is UNKNOWN"),
+        Kind.TEMPLATE: (warn, "is left, and costs nothing"),
+        Kind.STACK: (fail, f"is left ({item.state}), and what it made may cost money"),
+    }
+    if item.kind is Kind.OTHER:
+        message = f"{item} is left, or was until lately; whether it costs money is UNKNOWN"
+        return unknown("remains", item.name, message, "remove it; AWS lists by tag for some hours what is gone")
+    if item.kind not in rows or (item.kind is Kind.TEMPLATE and item.ours):
+        return None
+    finding, text = rows[item.kind]
+    return finding("remains", item.name, f"{item} {text}", f"remove it: {_command(item)}")
+
+
+# Kind -> command of AWS that removes an object of it, without its name.
+COMMANDS: Mapping[Kind, str] = {
+    Kind.VOLUME: "aws ec2 delete-volume --volume-id",
+    Kind.SNAPSHOT: "aws ec2 delete-snapshot --snapshot-id",
+    Kind.TEMPLATE: "aws ec2 delete-launch-template --launch-template-id",
+    Kind.REPOSITORY: "aws ecr delete-repository --force --repository-name",
+    Kind.STACK: "aws cloudformation delete-stack --stack-name",
+}
 
 
 def _command(item: Object) -> str:
-    return f"`aws ec2 delete-volume --volume-id {item.name}`"
+    return f"`{COMMANDS[item.kind]} {item.name}`"
 
 
 def sum_of(fates: Sequence[Row]) -> tuple[int, int, int]:

@@ -6,18 +6,31 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named, plural
 from gpuctl.domain.findings import Finding, Number, Verdict, unknown_because
 from gpuctl.eks import removal, status
-from gpuctl.eks.cost import Cost, Prices
+from gpuctl.eks.cost import (
+    APPLICATION_BALANCER,
+    CLASSIC_BALANCER,
+    DISK_GIB,
+    NAT_GATEWAY,
+    NETWORK_BALANCER,
+    PUBLIC_ADDRESS,
+    Cost,
+    Price,
+    Prices,
+)
 from gpuctl.eks.objects import Kind, Object, State, costly
-from gpuctl.eks.price_list import NETWORK_BALANCER
 
 OWNER_TAGS = ("owner", "Owner")
 NO_OWNER = "no owner"
 NO_PRICE = "gpuctl has no price of it"
+# Type of a load balancer, which a Classic one has not -> name of its price.
+BALANCERS = {"network": NETWORK_BALANCER, "application": APPLICATION_BALANCER, "": CLASSIC_BALANCER}
+INCLUDED_IOPS, INCLUDED_MIBS = 3000, 125  # in the price of gp3; more costs beside it
 PRICED = frozenset({Kind.CLUSTER, Kind.GROUP, Kind.INSTANCE})  # a node group costs what its instances cost
 
 
@@ -79,13 +92,14 @@ def parts(
     for one in costly([*state.objects, *near]):
         if one.kind not in PRICED and (one.kind, one.state) != (Kind.NAT, "failed"):
             others.setdefault(one.kind, []).append(one)
-    if around.logs_unread is not None:
-        rows.append(Part(Cost("log groups", None, f"not searched: {around.logs_unread}"), None))
-    rows += _balancers(others.pop(Kind.LOAD_BALANCER, ()), prices, state.region, now)
-    rows += [Part(_unpriced(kind, several, NO_PRICE), None) for kind, several in others.items()]
-    if unsure := [one for one in around.of(Kind.VOLUME) if one.name in around.unassigned and one not in near]:
-        cost = _unpriced(Kind.VOLUME, unsure, "no tag or node says whether it is of this cluster")
-        rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
+    for kind, error in around.unread.items():
+        rows.append(Part(Cost(removal.named_kind(kind), None, f"not searched: {error}"), None))
+    for several in others.values():
+        rows += _others(several, prices, state.region, now)
+    for kind in (Kind.VOLUME, Kind.SNAPSHOT):
+        if unsure := [one for one in around.of(kind) if one.name in around.unassigned and one not in near]:
+            cost = _unpriced(kind, unsure, "no tag or node says whether it is of this cluster")
+            rows.append(Part(replace(cost, part=f"{cost.part}, perhaps not of it"), None))
     return rows
 
 
@@ -96,24 +110,61 @@ def _is_of(item: Object, around: removal.Belongings, cluster: str) -> bool:
     return item.kind is not Kind.INSTANCE and removal.is_of(item, around, cluster)
 
 
-def _balancers(several: Sequence[Object], prices: Prices, region: str, now: datetime) -> list[Part]:
-    """Network Load Balancers with their price, and others without; all without if the price is not known.
+def _others(several: Sequence[Object], prices: Prices, region: str, now: datetime) -> list[Part]:
+    """Objects of one kind: those without a price together, and then the others by their product.
 
-    The price is that of their hours: traffic, and public IPv4 addresses, cost beside it.
+    A price is that of hours: traffic, and public IPv4 addresses of load balancers, cost beside it.
     """
-    price = prices.of(region, NETWORK_BALANCER)
-    network = [one for one in several if price is not None and one.data.get("Type") == "network"]
-    others = [one for one in several if one not in network]
-    parts = [Part(_unpriced(Kind.LOAD_BALANCER, others, NO_PRICE), None)] if others else []
-    if price is not None and network:
-        spent = [status.until_now(price.usd, one.data.get("CreatedTime"), now) for one in network]
-        known = [one for one in spent if one is not None]
-        cost = Cost(plural(len(network), NETWORK_BALANCER), price.usd * len(network), price.origin(now.date()))
-        parts.append(Part(cost, sum(known) if len(known) == len(spent) else None))
-        is_public = any(one.data.get("Scheme") != "internal" for one in network)
-        beside = "traffic and public addresses" if is_public else "traffic"
-        parts.append(Part(Cost(f"{beside} of {cost.part}", None, NO_PRICE), None))
+    priced: dict[str, list[Object]] = {}
+    unpriced = []
+    for one in several:
+        name = _product(one)
+        if prices.of(region, name) is None:
+            unpriced.append(one)
+        else:
+            priced.setdefault(name, []).append(one)
+    parts = [Part(_unpriced(unpriced[0].kind, unpriced, NO_PRICE), None)] if unpriced else []
+    for name, items in priced.items():
+        price = prices.of(region, name)
+        if price is not None:
+            parts += _priced(name, items, price, now)
     return parts
+
+
+def _priced(name: str, several: Sequence[Object], price: Price, now: datetime) -> list[Part]:
+    """Objects of one product, and what costs beside their hours."""
+    kind = several[0].kind
+    usd = [price.usd * (int(one.data.get("Size") or 0) if kind is Kind.VOLUME else 1) for one in several]
+    spent = [status.until_now(hour, _start(one), now) for hour, one in zip(usd, several, strict=True)]
+    known = [one for one in spent if one is not None]
+    title = plural(len(several), name) if kind is Kind.LOAD_BALANCER else _unpriced(kind, several, "").part
+    cost = Cost(title, math.fsum(usd), price.origin(now.date()))
+    parts = [Part(cost, sum(known) if len(known) == len(spent) else None)]
+    if kind in (Kind.LOAD_BALANCER, Kind.NAT):
+        is_public = kind is Kind.LOAD_BALANCER and any(one.data.get("Scheme") != "internal" for one in several)
+        beside = "traffic and public addresses" if is_public else "traffic"
+        parts.append(Part(Cost(f"{beside} of {title}", None, NO_PRICE), None))
+    return parts
+
+
+def _start(item: Object) -> Any:
+    return item.data.get("CreatedTime") or item.data.get("CreateTime")
+
+
+def _product(item: Object) -> str:
+    """Name of the price of an object; "" if none of the prices fits it."""
+    if item.kind is Kind.LOAD_BALANCER:
+        return BALANCERS.get(str(item.data.get("Type") or ""), "")
+    if item.kind is Kind.NAT:
+        return NAT_GATEWAY if item.data.get("ConnectivityType") != "private" else ""
+    if item.kind is Kind.ADDRESS:
+        is_of_amazon = item.data.get("PublicIpv4Pool", "amazon") == "amazon"  # addresses of one's own cost nothing
+        return PUBLIC_ADDRESS if item.data.get("AssociationId") and is_of_amazon else ""
+    if item.kind is Kind.VOLUME and item.data.get("VolumeType") == "gp3":
+        iops, throughput = item.data.get("Iops"), item.data.get("Throughput")
+        is_plain = int(iops or 0) <= INCLUDED_IOPS and int(throughput or 0) <= INCLUDED_MIBS
+        return DISK_GIB if is_plain else ""
+    return ""
 
 
 def _unpriced(kind: Kind, several: Sequence[Object], why: str) -> Cost:

@@ -28,7 +28,7 @@ GONE = Wait("the end of Services and Ingresses with their load balancers", "1 to
 MOST_EXPLAINED = 3  # objects whose events are read at the limit
 # Kinds whose controllers make load balancers. Source: AWS Load Balancer Controller, documentation.
 KINDS = (("v1", "Service"), ("networking.k8s.io/v1", "Ingress"), ("gateway.networking.k8s.io/v1", "Gateway"))
-LATER = "what is left is deleted by AWS's API; its target groups may stay, and cost nothing"
+LATER = "what is left is deleted by AWS's API"
 HINT = "does the AWS Load Balancer Controller run? `kubectl get pods -A` shows it"
 SLOW_HINT = "their objects in Kubernetes are gone: `aws elbv2 describe-load-balancers` shows their state"
 REMADE_HINT = "stop what makes it, such as Argo CD or Flux, if the next run finds it again"

@@ -15,7 +15,7 @@ from gpuctl.eks.spending import Part, Spending
 from gpuctl.workflows import eks_destroy, eks_prices
 from gpuctl.workflows.eks_status import Living
 
-AROUND = (Kind.INSTANCE, Kind.LOAD_BALANCER, Kind.VOLUME, Kind.ENDPOINT, Kind.LOG_GROUP)
+AROUND = (Kind.INSTANCE, Kind.LOAD_BALANCER, Kind.VOLUME, Kind.ENDPOINT, Kind.LOG_GROUP, Kind.SNAPSHOT, Kind.REPOSITORY)
 
 
 def chosen(clusters: Sequence[Living], cluster: str, owner: str) -> list[Living]:

@@ -7,27 +7,30 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy, removal
 from gpuctl.eks import state as states
-from gpuctl.eks.destroy import Choice, Remover
+from gpuctl.eks.destroy import Remover
 from gpuctl.eks.objects import Kind, Object, State, from_answer
 from gpuctl.eks.removal import (
     BALANCER_TAG,
     CNI_TAG,
     CSI_TAG,
     EKS_TAG,
+    GROUP_CLUSTER_TAG,
+    KARPENTER_TAG,
     NODE_TAG,
     Belongings,
+    Choice,
     belongs,
 )
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import owners
 from gpuctl.subnets import read as subnets_read
 from gpuctl.subnets.owners import Leak
-from gpuctl.workflows import eks_balancers
+from gpuctl.workflows import eks_balancers, eks_leftovers
 
 TAGS_AT_ONCE = 20  # load balancers of one request, by AWS
 LISTS: Mapping[Kind, tuple[str, str]] = {
@@ -36,9 +39,12 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
     Kind.VOLUME: ("DescribeVolumes", "Volumes"),
     Kind.INSTANCE: ("DescribeInstances", "Reservations"),
     Kind.ENDPOINT: ("DescribeVpcEndpoints", "VpcEndpoints"),
+    Kind.NAT: ("DescribeNatGateways", "NatGateways"),
+    Kind.ADDRESS: ("DescribeAddresses", "Addresses"),
+    Kind.TEMPLATE: ("DescribeLaunchTemplates", "LaunchTemplates"),
 }
-AROUND = (*LISTS, Kind.LOAD_BALANCER, Kind.LOG_GROUP)
-LOGS = "/aws/eks/{}/"  # prefix of the log groups that EKS makes for a cluster
+AROUND = (*LISTS, Kind.LOAD_BALANCER, *eks_leftovers.KINDS)
+FILTERS = {Kind.NAT: "Filter"}  # name of the parameter, if it is another
 ENDING = ("shutting-down", "terminated")
 IDS_AT_ONCE = 200  # values of one filter, by AWS
 ANY_CLUSTER = NODE_TAG.format("")
@@ -52,8 +58,8 @@ def known(aws: Aws, cluster: str) -> State:
     left = around(aws, state)  # a removal may have left volumes, logs or load balancers, and nothing else of it
     if not any(removal.is_of(one, left, cluster) for one in left.objects):
         wrong = f"{aws.region} has nothing of it"
-        if left.logs_unread is not None:
-            wrong += f"; its log groups were not searched: {left.logs_unread}"
+        for kind, error in left.unread.items():
+            wrong += f"; {removal.named_kind(kind)} were not searched: {error}"
         hint = "check the name and the region; `gpuctl eks reap` lists the clusters that gpuctl made"
         raise InvalidInput(f"use the cluster {cluster}", wrong, hint)
     return state
@@ -63,14 +69,15 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
     """Objects of controllers and others: by tags of the cluster, and all that is in a VPC of ours."""
     cluster = state.cluster
     wanted = kinds
+    if Kind.SNAPSHOT in kinds:
+        kinds = {*kinds, Kind.VOLUME}  # a snapshot without a tag of the cluster is known by its volume
     if Kind.VOLUME in kinds:
         kinds = {*kinds, Kind.INSTANCE}  # a volume without a tag of the cluster is known by its node
     vpcs = [one.name for one in state.of(Kind.VPC) if one.ours]
     answers = states.described(aws, {key: one for key, one in _requests(cluster, vpcs).items() if key[0] in kinds})
     objects: dict[tuple[Kind, str], Object] = {}
     rows: dict[str, Mapping[str, Any]] = {}
-    logs, logs_unread = _log_groups(aws, cluster) if Kind.LOG_GROUP in kinds else ([], None)
-    for (kind, _), found in [*answers.items(), ((Kind.LOG_GROUP, 0), logs)]:
+    for (kind, _), found in answers.items():
         for row in _flat(kind, found):
             one = from_answer(kind, row, cluster, aws.region)
             if _counts(one):
@@ -80,6 +87,9 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
         objects[one.kind, one.name] = one
     nodes = {name for kind, name in objects if kind is Kind.INSTANCE}
     unassigned = _add_volumes(aws, state, objects, nodes) if Kind.VOLUME in kinds else set()
+    near = [one for (kind, name), one in objects.items() if kind is Kind.INSTANCE or _is_claims(one, unassigned)]
+    leftovers = eks_leftovers.read(aws, cluster, kinds, near)
+    objects |= {(one.kind, one.name): one for one in leftovers.objects}
     interfaces = [name for kind, name in objects if kind is Kind.INTERFACE]
     read = {name: subnets_read.interface(rows[name]) for name in interfaces}
     now = datetime.now(UTC)
@@ -90,20 +100,14 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
         [one for one in objects.values() if one.kind in wanted],
         {name: str(owners.owner(one, nodes)) for name, one in read.items()},
         leaked,
-        frozenset(unassigned),
+        frozenset(unassigned | leftovers.unassigned),
         _named_by(aws, state, objects) if Kind.SECURITY_GROUP in kinds else {},
-        logs_unread,
+        leftovers.unread,
     )
 
 
-def _log_groups(aws: Aws, cluster: str) -> tuple[list[Any], GpuctlError | None]:
-    """Log groups of EKS; the error instead, as a login may remove a cluster without the right to list them."""
-    prefix = {"logGroupNamePrefix": LOGS.format(cluster)}
-    request = Request("list log groups", "logs", "DescribeLogGroups", "logGroups", prefix)
-    try:
-        return states.described(aws, {"logs": request})["logs"], None
-    except GpuctlError as error:
-        return [], error
+def _is_claims(one: Object, unassigned: Collection[str]) -> bool:
+    return one.kind is Kind.VOLUME and one.name not in unassigned and removal.is_claims(one)
 
 
 def _named_by(aws: Aws, state: State, objects: Mapping[tuple[Kind, str], Object]) -> dict[str, list[str]]:
@@ -199,13 +203,16 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
         Kind.SECURITY_GROUP: [by_key, by(BALANCER_TAG), by(EKS_TAG)],
         Kind.VOLUME: [by_key, ours],
         Kind.INSTANCE: [by_key, ours],
+        Kind.NAT: [by_key],
+        Kind.ADDRESS: [by_key],
+        Kind.TEMPLATE: [by(GROUP_CLUSTER_TAG), by(KARPENTER_TAG)],
     }
     if vpcs:
         inside = {"Name": "vpc-id", "Values": list(vpcs)}
-        for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE):
+        for kind in (Kind.INTERFACE, Kind.SECURITY_GROUP, Kind.ENDPOINT, Kind.INSTANCE, Kind.NAT):
             filters.setdefault(kind, []).append(inside)
     return {
-        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {"Filters": [one]})
+        (kind, number): Request(f"list {kind}s", "ec2", *LISTS[kind], {FILTERS.get(kind, "Filters"): [one]})
         for kind, several in filters.items()
         for number, one in enumerate(several)
     }
@@ -225,7 +232,7 @@ def _counts(one: Object) -> bool:
         return not any(attached.get("DeleteOnTermination") for attached in one.data.get("Attachments") or ())
     if one.kind is Kind.SECURITY_GROUP:
         return one.data.get("GroupName") != "default"
-    return one.state not in ("deleted", "deleting") or one.kind is not Kind.ENDPOINT
+    return one.state not in ("deleted", "deleting") or one.kind not in (Kind.ENDPOINT, Kind.NAT)
 
 
 def _balancers(aws: Aws, state: State, vpcs: Sequence[str]) -> list[Object]:
@@ -281,13 +288,14 @@ def _with_protection(aws: Aws, balancers: Sequence[Object]) -> list[Object]:
 def preview(state: State, belongings: Belongings, choice: Choice) -> tuple[list[removal.Row], list[Finding]]:
     """Fate of every object; causes for which the removal does not begin, and what will keep a VPC from going.
 
-    GpuctlError if log groups are to be deleted, and could not be listed.
+    GpuctlError if log groups or snapshots are to be deleted, and could not be listed.
     """
-    if choice.logs == removal.DELETE and belongings.logs_unread is not None:
-        raise belongings.logs_unread
-    found = [*removal.obstacles(state, belongings, choice.volumes), *removal.foreigners(state, belongings)]
+    for kind, choice_of_kind in ((Kind.LOG_GROUP, choice.logs), (Kind.SNAPSHOT, choice.snapshots)):
+        if choice_of_kind == removal.DELETE and kind in belongings.unread:
+            raise belongings.unread[kind]
+    found = [*removal.obstacles(state, belongings, choice), *removal.foreigners(state, belongings)]
     found += [*removal.references(belongings), *removal.unsearched(belongings, state.cluster)]
-    return removal.rows(state, belongings, choice.volumes, choice.logs), found
+    return removal.rows(state, belongings, choice), found
 
 
 def run(aws: Aws, state: State, belongings: Belongings, choice: Choice, waiter: Waiter) -> list[Finding]:

@@ -16,6 +16,7 @@ from gpuctl.edges.aws import Aws, Request, code_of, converted
 from gpuctl.edges.image_builder import Builder, Login
 from gpuctl.eks.image import dockerfile, reference
 from gpuctl.eks.image.reference import Reference
+from gpuctl.eks.objects import CLUSTER, REGION, tag_list
 
 Progress = Callable[[str], object]
 NAME = "localhost/gpuctl-gpu-pod:latest"
@@ -124,7 +125,8 @@ def _pinned(builder: Builder, image: Reference, progress: Progress) -> Reference
 @dataclass(frozen=True)
 class PushRequest:
     """Inputs. `repository`: of ECR; `registry`: HOST/REPOSITORY of another registry; one of both. `tag`: "" for one of
-    the image's id. `create`: make the repository of ECR if it does not exist."""
+    the image's id. `create`: make the repository of ECR if it does not exist, with the tag of `cluster`, "" for
+    none."""
 
     image: str
     repository: str
@@ -134,6 +136,7 @@ class PushRequest:
     region: str
     aws_profile: str
     create: bool
+    cluster: str = ""
 
 
 def push(request: PushRequest, progress: Progress) -> Reference:
@@ -143,8 +146,7 @@ def push(request: PushRequest, progress: Progress) -> Reference:
     if bool(request.repository) == bool(request.registry):
         hint = "--repository NAME is one of ECR, --registry HOST/REPOSITORY any other, with your login"
         raise InvalidInput(doing, "name one place to push to", hint)
-    if request.create and not request.repository:
-        raise InvalidInput(doing, "--create makes repositories of ECR", "omit it, or use --repository")
+    _check_create(request, doing)
     if request.tag and not reference.TAG.fullmatch(request.tag):
         raise InvalidInput(doing, f"{request.tag!r} is no tag", "use letters, digits, dots, - and _")
     place = reference.repository(request.registry, doing) if request.registry else None
@@ -164,6 +166,13 @@ def push(request: PushRequest, progress: Progress) -> Reference:
     if not reference.DIGEST.fullmatch(digest):
         raise GpuctlError(doing, f"{builder.name} does not print the digest of {target}", "read it in the registry")
     return replace(place, tag="", digest=digest)
+
+
+def _check_create(request: PushRequest, doing: str) -> None:
+    if request.create and not request.repository:
+        raise InvalidInput(doing, "--create makes repositories of ECR", "omit it, or use --repository")
+    if request.cluster and not request.create:
+        raise InvalidInput(doing, "--cluster is a tag of a repository that is made", "add --create, or omit it")
 
 
 def _ecr(request: PushRequest, doing: str, progress: Progress) -> tuple[Reference, Login]:
@@ -195,7 +204,9 @@ def _uri(aws: Aws, request: PushRequest, progress: Progress) -> str:
                 "add --create, or name another --repository or --region",
             )
             raise InvalidInput(ask.doing, wrong, hint) from error
-        make = Request(f"make the repository {name}", "ecr", "CreateRepository", "", {"repositoryName": name})
+        tags = {CLUSTER: request.cluster, REGION: aws.region} if request.cluster else {}
+        parameters = {"repositoryName": name, **({"tags": tag_list(tags)} if tags else {})}
+        make = Request(f"make the repository {name}", "ecr", "CreateRepository", "", parameters)
         answers = [aws.act(make)["repository"]]
         progress(f"made the repository {name} in {aws.region}; its images cost until it is deleted")
     uri = converted(answers, lambda rows: str(rows[0]["repositoryUri"]), ask.doing)

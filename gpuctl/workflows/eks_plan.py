@@ -19,7 +19,7 @@ from gpuctl.eks.due import due
 from gpuctl.eks.facts import Facts, Type
 from gpuctl.eks.model import EksCluster
 from gpuctl.eks.objects import Kind, Object, State, from_answer, object_name
-from gpuctl.eks.price_list import NETWORK_BALANCER
+from gpuctl.eks.price_list import PRODUCTS
 from gpuctl.eks.read import Answers
 from gpuctl.eks.simulation import decisions, simulations
 from gpuctl.subnets import demand, flow, network_flow, node_type
@@ -58,7 +58,7 @@ def plan(aws: Aws, cluster: EksCluster, refresh: bool = False, state: State | No
     """
     cni, findings = demand.settings(cluster.cni), prediction.endpoint(cluster)  # refused before AWS is asked
     facts, listing, nodes, around = ask(aws, cluster, state)
-    findings += eks_prices.refresh(aws, [*cost.priced(cluster), NETWORK_BALANCER]) if refresh else []
+    findings += eks_prices.refresh(aws, [*cost.priced(cluster), *PRODUCTS]) if refresh else []
     prices = eks_prices.read(cluster.region)
     findings += eks_prices.judge(prices)
     parts = cost.costs(cluster, facts, prices)
@@ -76,11 +76,13 @@ def ask(
 ) -> tuple[Facts, Listing | GpuctlError, Mapping[str, node_type.NodeType | GpuctlError], Network | GpuctlError]:
     """Facts, the subnets of the cluster's VPC, the network cards of each type, and the network of the VPC."""
     types = sorted({group.instance_type for group in cluster.node_groups})
-    with AbandonablePool(6) as pool:
+    with AbandonablePool(7) as pool:
         existing = pool.submit(_state, aws, cluster, state)
+        interfaces = pool.submit(_interfaces, aws)
         answers = aws.read_all(_requests(cluster, types), _as_is)
         nodes = {name: converted(answers[f"type {name}"], _node, "read an instance type") for name in types}
-        has_efa = _has_efa(cluster, nodes)
+        layouts = _layouts(cluster, nodes)
+        has_efa = any(one.kind != node_type.PLAIN for several in layouts.values() for one in several)
         # What needs those answers, and nothing of each other.
         others = pool.submit(_other_types, aws, types, answers)
         simulated = pool.submit(_simulated, aws, cluster, answers["identity"], has_efa=has_efa)
@@ -88,7 +90,13 @@ def ask(
         listing = pool.submit(_listing, aws, cluster, answers["subnets"])
         around = pool.submit(_network, aws, answers["subnets"])
         whole: Answers = {**answers, **others.result(), **admins.result(), "simulated": simulated.result()}
-        facts = replace(_facts(cluster, types, whole), state=existing.result(), has_efa=has_efa)
+        facts = replace(
+            _facts(cluster, types, whole),
+            state=existing.result(),
+            has_efa=has_efa,
+            interfaces=interfaces.result(),
+            node_interfaces={name: len(several) for name, several in layouts.items()},
+        )
         return facts, listing.result(), nodes, around.result()
 
 
@@ -102,15 +110,25 @@ def _state(aws: Aws, cluster: EksCluster, known: State | None) -> State | Gpuctl
         return error
 
 
-def _has_efa(cluster: EksCluster, nodes: Mapping[str, node_type.NodeType | GpuctlError]) -> bool:
-    """True if a group whose type is known has EFA."""
-    for group in cluster.node_groups:
-        kind = nodes[group.instance_type]
-        if not isinstance(kind, GpuctlError):
-            planned = node_type.interfaces(kind, node_type.Layout(group.layout))
-            if any(one.kind != node_type.PLAIN for one in planned):
-                return True
-    return False
+def _interfaces(aws: Aws) -> int | GpuctlError:
+    """Count of the network interfaces of the region."""
+    listing = ("ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", {"Filters": list[Any]()})
+    try:
+        return sum(aws.read(Request("count network interfaces", *listing), lambda _: 1))
+    except GpuctlError as error:
+        return error
+
+
+def _layouts(
+    cluster: EksCluster, nodes: Mapping[str, node_type.NodeType | GpuctlError]
+) -> dict[str, Sequence[node_type.Planned]]:
+    """Group -> interfaces of its nodes, for groups whose type is known."""
+    kinds = {group.name: (group, nodes[group.instance_type]) for group in cluster.node_groups}
+    return {
+        name: node_type.interfaces(kind, node_type.Layout(group.layout))
+        for name, (group, kind) in kinds.items()
+        if not isinstance(kind, GpuctlError)
+    }
 
 
 def _as_is(answer: Any) -> Any:

@@ -21,7 +21,7 @@ from gpuctl.core.paths import cache_dir, private, write_atomically
 from gpuctl.domain.findings import Finding, ok, unknown, unknown_because, warn
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import price_list
-from gpuctl.eks.cost import Price, Prices
+from gpuctl.eks.cost import NETWORK_BALANCER, Price, Prices
 
 CARRIED = Path(gpuctl.__file__).parent / "data" / "ec2_prices.yml"
 PRICING_REGION = "us-east-1"  # the Pricing API answers in few regions, and there for all
@@ -73,7 +73,7 @@ def of_balancer(region: str) -> str:
     """Price of a Network Load Balancer in words, with its source; UNKNOWN with the reason. `region`: "" for UNKNOWN."""
     if not region:
         return "UNKNOWN USD an hour (without AWS, its region is not known)"
-    price = read(region).of(region, price_list.NETWORK_BALANCER)
+    price = read(region).of(region, NETWORK_BALANCER)
     if price is None:
         return f"UNKNOWN USD an hour (no price of it in {region} is known: `gpuctl eks plan NAME --prices` asks AWS)"
     return f"{price.usd:.4g} USD an hour ({price.origin(datetime.now(UTC).date())})"
@@ -125,8 +125,8 @@ def refresh(aws: Aws, types: Sequence[str]) -> list[Finding]:
             prices[name] = _price(answer, region, name, today)
             findings.append(ok("prices", name, f"{prices[name].usd:g} USD an hour, {prices[name].origin(today)}"))
         except GpuctlError as error:
-            # No part of a plan is a load balancer: without its price the plan is whole.
-            judged = warn if name == price_list.NETWORK_BALANCER else unknown
+            # Beside the nodes and the control plane: without these prices the cost of a plan is a lower bound.
+            judged = warn if name in price_list.PRODUCTS else unknown
             message = f"{error.wrong}; an older price stays in use, if one is known"
             findings.append(judged("prices", name, message, error.hint))
     try:

@@ -11,8 +11,8 @@ from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown_because, 
 from gpuctl.edges.aws import Aws, Request, converted
 from gpuctl.eks import destroy, read, removal, status
 from gpuctl.eks.cost import Cost
-from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State, expires, from_answer
+from gpuctl.eks.removal import Choice
 from gpuctl.eks.spending import owner
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_destroy, eks_prices

@@ -18,9 +18,9 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import cluster_file, create, prediction, wait
-from gpuctl.eks.destroy import Choice
 from gpuctl.eks.maker import Design
 from gpuctl.eks.node_template import Nic, NodeNetwork
+from gpuctl.eks.removal import Choice
 from gpuctl.eks.wait import Waiter
 from gpuctl.workflows import eks_balancers, eks_destroy, eks_plugins
 from tests.rig.aws_endpoint import ERROR, LOGIN, client
@@ -118,6 +118,9 @@ def objects(additions: Additions) -> Counter[str]:
         "addon": [one for addons in additions.addons.values() for one in addons],
         "entry": [one for entries in additions.entries.values() for one in entries],
         "placement": list(additions.placement),
+        "target group": list(backend("elbv2").target_groups),
+        "snapshot": list(ec2.snapshots),
+        "log group": list(backend("logs").groups),
     }
     return Counter({name: len(several) for name, several in counted.items() if several})
 
@@ -168,6 +171,10 @@ def test_killed_after_every_step_and_resumed_then_removed_in_the_same_way(cloud:
     assert killed > 35
     assert objects(cloud.additions) - before == WHOLE
 
+    vpc = next(one.id for one in backend("ec2").vpcs.values() if one.is_default != "true")
+    tags = [{"Key": "elbv2.k8s.aws/cluster", "Value": "lab"}]
+    group = {"Name": "k8s-web", "Protocol": "TCP", "Port": 80, "VpcId": vpc}
+    client(cloud.url, "elbv2").create_target_group(**group, Tags=tags)  # which a controller left
     aws.done = set()
     killed = until_done(lambda: removed(aws))
     assert killed > 20

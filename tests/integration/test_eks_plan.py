@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.app import app
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import cache_dir
+from gpuctl.eks.price_list import PRODUCTS
 from gpuctl.workflows import eks_prices
 from tests.rig.aws_endpoint import (
     LOGIN,
@@ -29,7 +30,7 @@ from tests.rig.aws_endpoint import (
     moto_endpoint,
     vpc_with_subnets,
 )
-from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, balancer, planning_answers, product
+from tests.rig.eks_answers import NO_PLACEMENT_GROUPS, beside, planning_answers, product
 
 CALLED = (
     *("eks:CreateCluster", "eks:CreateNodegroup", "eks:CreateAddon", "eks:TagResource", "iam:CreateRole"),
@@ -102,6 +103,7 @@ def test_a_cluster_that_would_come_up_has_no_finding_and_a_price(cloud: Cloud, t
     assert document["usd_hour"] == pytest.approx(0.10 + 0.526)
     assert document["usd_until_end"] == pytest.approx(8 * 0.626, abs=0.01)
     assert document["price_date"] == "2026-07-20"
+    assert document["is_lower_bound"]  # without the disks
 
 
 def priced(cloud: Cloud, path: Path, answer: Answer | None, *words: str) -> tuple[int, dict[str, Any]]:
@@ -113,7 +115,8 @@ def priced(cloud: Cloud, path: Path, answer: Answer | None, *words: str) -> tupl
     return result.exit_code, document
 
 
-UNPRICED = (("prices", "UNKNOWN"), ("prices", "WARN"))  # of the instance type, and of a load balancer
+# Of the instance type, and of what costs beside it.
+UNPRICED = (("prices", "UNKNOWN"), *([("prices", "WARN")] * len(PRODUCTS)))
 
 
 def test_prices_of_the_pricing_api_are_stored_for_later_plans(cloud: Cloud, tmp_path: Path) -> None:
@@ -122,16 +125,17 @@ def test_prices_of_the_pricing_api_are_stored_for_later_plans(cloud: Cloud, tmp_
     code, document = priced(cloud, path, denied, "--prices")
     assert (code, bad(document), document["price_date"]) == (1, [*UNPRICED], "2026-07-20")
     assert "no permission for pricing:GetProducts" in json.dumps(document)
-    products = [product("0.7", region="us-east-1"), balancer("0.02", "LoadBalancerUsage", region="us-east-1")]
+    products = [product("0.7", region="us-east-1"), *beside("us-east-1")]
     listed = (200, json.dumps({"FormatVersion": "aws_v1", "PriceList": products}))
     for answer, words in ((listed, ["--prices"]), (None, []), (denied, ["--prices"])):
         code, document = priced(cloud, path, answer, *words)
-        assert (document["usd_hour"], document["price_date"]) == (pytest.approx(0.8), today), words
+        assert (document["usd_hour"], document["price_date"]) == (pytest.approx(0.8 + 200 * 0.0001), today), words
+        assert not document["is_lower_bound"]
         assert (code, bad(document)) == ((1, [*UNPRICED]) if answer is denied else (0, [])), words
     assert eks_prices.of_balancer("us-east-1").startswith("0.02 USD an hour (AWS Pricing API (in effect since")
     endless = (200, json.dumps({"PriceList": [product("0.9", region="us-east-1")], "NextToken": "again"}))
     code, document = priced(cloud, path, endless, "--prices")
-    assert (code, document["usd_hour"]) == (1, pytest.approx(0.8))
+    assert (code, document["usd_hour"]) == (1, pytest.approx(0.82))
 
 
 def test_a_damaged_file_of_prices_is_named_and_written_again(cloud: Cloud, tmp_path: Path) -> None:

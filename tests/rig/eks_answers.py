@@ -60,10 +60,25 @@ def balancer(
     usage: str = "USW2-LoadBalancerUsage",
     family: str = "Load Balancer-Network",
     region: str = "us-west-2",
+    unit: str = "Hrs",
     **more: str,
 ) -> str:
-    """A product as AWS's price list of AWSELB has it, as text."""
-    plain = json.loads(product(usd))
+    """A product as AWS's price lists of AWSELB, AmazonEC2 and AmazonVPC have it, as text. `family`: "" for none."""
+    plain = json.loads(product(usd, unit))
     attributes = {"regionCode": region, "operation": "LoadBalancing:Network", "locationType": "AWS Region"}
-    plain["product"] = {"productFamily": family, "attributes": {**attributes, "usagetype": usage, **more}}
+    named = {"productFamily": family} if family else {}
+    plain["product"] = {**named, "attributes": {**attributes, "usagetype": usage, **more}}
     return json.dumps(plain)
+
+
+def beside(region: str) -> list[str]:
+    """Products that cost beside nodes."""
+    elb, vpc = "LoadBalancerUsage", "PublicIPv4:InUseAddress"
+    return [
+        balancer("0.02", elb, region=region),
+        balancer("0.02", elb, "Load Balancer-Application", region, operation="LoadBalancing:Application"),
+        balancer("0.02", elb, "Load Balancer", region, operation="LoadBalancing"),
+        balancer("0.045", "NatGateway-Hours", "NAT Gateway", region, operation="NatGateway"),
+        balancer("0.005", vpc, "", region),
+        balancer("0.073", "EBS:VolumeUsage.gp3", "Storage", region, "GB-Mo", volumeApiName="gp3"),
+    ]

@@ -257,7 +257,15 @@ def eks_endpoint(more: Additions | None = None) -> Iterator[tuple[str, Additions
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
-        for service in ("ec2", "eks", "iam", "logs"):  # which may have objects of other tests, and no policies of AWS
+        for service in (
+            "ec2",
+            "eks",
+            "iam",
+            "logs",
+            "ecr",
+            "elbv2",
+            "cloudformation",
+        ):  # which may have objects of other tests, and no policies of AWS
             backend(service).reset()
         thread.start()
         try:

@@ -21,6 +21,12 @@ VERSIONS = {
     "2011-06-15": "sts",
     "2012-06-01": "elasticloadbalancing",
     "2015-12-01": "elasticloadbalancing",
+    "2010-05-15": "cloudformation",
+}
+JSON = {
+    "ListServiceQuotas": "servicequotas:ListServiceQuotas",
+    "GetResources": "tag:GetResources",
+    "DescribeRepositories": "ecr:DescribeRepositories",
 }
 # Method and path of EKS's API -> operation.
 EKS = (
@@ -89,11 +95,11 @@ def demanded(account: RefusingAccount, request: Received) -> list[tuple[str, str
 
 
 def _of_query(account: RefusingAccount, request: Received) -> list[tuple[str, str, dict[str, str]]]:
-    if request.operation == "ListServiceQuotas":
-        return [("servicequotas:ListServiceQuotas", "*", {})]
     if request.operation.endswith("LogGroup") or request.operation.endswith("LogGroups"):
         name = json.loads(request.body).get("logGroupName", "*")
         return [(f"logs:{request.operation}", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{name}", {})]
+    if request.operation in JSON:
+        return [(JSON[request.operation], "*", {})]
     query = {key: values[0] for key, values in parse_qs(request.body.decode(errors="replace")).items()}
     if query.get("Version") not in VERSIONS:
         raise AssertionError(f"no action is known for {request.method} {request.path}")

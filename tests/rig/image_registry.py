@@ -133,6 +133,7 @@ class StandinEcr:
     host: str
     password: str = PASSWORD
     repositories: set[str] = field(default_factory=set)
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
     refuse: dict[str, str] = field(default_factory=dict)  # operation -> code of an error
     url: str = ""
 
@@ -145,6 +146,7 @@ class StandinEcr:
             return 200, {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": f"https://{self.host}"}]}
         if operation == "CreateRepository":
             self.repositories.add(request["repositoryName"])
+            self.tags[request["repositoryName"]] = {one["Key"]: one["Value"] for one in request.get("tags", ())}
             return 200, {"repository": {"repositoryUri": f"{self.host}/{request['repositoryName']}"}}
         names = request["repositoryNames"]
         if not set(names) <= self.repositories:

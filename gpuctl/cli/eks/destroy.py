@@ -41,19 +41,29 @@ logs = click.option(
     type=click.Choice(["delete", "keep", ""]),
     default="",
     metavar="delete|keep",
-    help="Log groups of EKS (/aws/eks/NAME/…), which outlive the cluster and cost.  [default: keep]",
+    help="Log groups of EKS and Container Insights, which outlive the cluster and cost.  [default: keep]",
+)
+
+snapshots = click.option(
+    "--snapshots",
+    type=click.Choice(["delete", "keep", ""]),
+    default="",
+    metavar="delete|keep",
+    help="Snapshots of these volumes, which outlive the cluster and cost. Needed if there are any.",
 )
 
 
 @dataclass(frozen=True)
 class DestroyRequest:
-    """`volumes`, `logs`: delete, keep, or "" for not chosen. `foreign`: the name again, for what others made."""
+    """`volumes`, `logs`, `snapshots`: delete, keep, or "" for not chosen. `foreign`: the name again, for what others
+    made."""
 
     cluster: str
     region: str
     aws_profile: str
     volumes: str
     logs: str
+    snapshots: str
     foreign: str
     yes: bool
 
@@ -66,6 +76,7 @@ class DestroyRequest:
     options.aws_profile,
     volumes,
     logs,
+    snapshots,
     click.option(
         "--foreign",
         metavar="NAME",
@@ -84,7 +95,7 @@ def destroy(request: DestroyRequest, form: Form, metrics: Path | None) -> None:
     """
     from gpuctl.domain.findings import Verdict
     from gpuctl.domain.report import Report
-    from gpuctl.eks.destroy import Choice
+    from gpuctl.eks.removal import Choice
     from gpuctl.eks.wait import Waiter
     from gpuctl.workflows import eks_destroy, eks_plan
 
@@ -92,7 +103,7 @@ def destroy(request: DestroyRequest, form: Form, metrics: Path | None) -> None:
     started = time.monotonic()
     name, where = place(request.cluster, request.region)
     aws = eks_plan.connect(where, request.aws_profile)
-    choice = Choice(request.volumes, request.logs)
+    choice = Choice(request.volumes, request.logs, request.snapshots)
     with output.slow_notice("asking AWS"):
         state = eks_destroy.known(aws, name)
         around = eks_destroy.around(aws, state)

@@ -87,6 +87,7 @@ class PushCommand:
     registry: str
     tag: str
     create: bool
+    cluster: str
     region: str
     aws_profile: str
     builder: str
@@ -100,6 +101,13 @@ class PushCommand:
     click.option("--registry", metavar="HOST/REPOSITORY", default="", help="Another registry, with your login to it."),
     click.option("--tag", "-t", metavar="TAG", default="", help="Tag in the registry.  [default: the image's id]"),
     click.option("--create", is_flag=True, help="Make the repository of ECR if it does not exist."),
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        default="",
+        callback=options.not_empty,
+        help="With --create, tag it as of this cluster: `eks destroy` and `eks cost` then list it.",
+    ),
     click.option("--region", metavar="REGION", default="", callback=options.not_empty, help="Region of ECR."),
     options.aws_profile,
     builder_option,
@@ -123,6 +131,7 @@ def push(request: PushCommand) -> None:
                 request.region,
                 request.aws_profile,
                 request.create,
+                request.cluster,
             ),
             echo,
         )

@@ -50,7 +50,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
     """
     from gpuctl.domain.report import Report
     from gpuctl.eks import cluster_file
-    from gpuctl.eks.cost import price_day, total
+    from gpuctl.eks.cost import price_day, total, uncounted
     from gpuctl.workflows import eks_plan
 
     check_folder(metrics)
@@ -63,6 +63,7 @@ def plan(request: PlanRequest, strict: bool, form: Form, metrics: Path | None) -
         "region": cluster.region,
         "usd_hour": hourly,
         "usd_until_end": None if hourly is None or cluster.ttl_hours is None else round(hourly * cluster.ttl_hours, 2),
+        "is_lower_bound": bool(uncounted(made.costs)),
         "price_date": None if day is None else str(day),
         "costs": [{"part": one.part, "usd_hour": one.usd_hour, "source": one.why} for one in made.costs],
     }
@@ -100,14 +101,17 @@ def show_costs(made: EksPlan, err: bool = False) -> None:
 
 
 def _sum(made: EksPlan) -> Iterator[str]:
-    from gpuctl.eks.cost import total
+    from gpuctl.eks.cost import total, uncounted
 
     hourly, hours = total(made.costs), made.cluster.ttl_hours
     if hourly is None:
         yield "sum: UNKNOWN, as a price is not known"
         return
     until = f", {hourly * hours:.2f} USD in {hours:g} hours" if hours is not None else ""
-    yield f"sum: {hourly:.2f} USD an hour{until}; without disks, traffic, load balancers and NAT gateways"
+    missing = uncounted(made.costs)
+    least = "at least " if missing else ""
+    without = output.names([*missing, "traffic", "load balancers", "public addresses of nodes"])
+    yield f"sum: {least}{hourly:.2f} USD an hour{until}; without {without}"
 
 
 def _usd(value: float | None) -> str:

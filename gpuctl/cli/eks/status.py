@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.eks.destroy import logs, place, region, volumes
+from gpuctl.cli.eks.destroy import logs, place, region, snapshots, volumes
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
@@ -41,6 +41,7 @@ class ReapRequest:
     aws_profile: str
     volumes: str
     logs: str
+    snapshots: str
     yes: bool
 
 
@@ -123,6 +124,7 @@ def _usd(value: float | None) -> str:
     options.aws_profile,
     volumes,
     logs,
+    snapshots,
     click.option("--yes", "-y", is_flag=True, help="Remove them; without this option, only list them."),
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also for WARN.")
@@ -134,7 +136,7 @@ def reap(request: ReapRequest, strict: bool, form: Form, metrics: Path | None) -
     not make stay, and are named.
     """
     from gpuctl.domain.report import Report
-    from gpuctl.eks.destroy import Choice
+    from gpuctl.eks.removal import Choice
     from gpuctl.eks.wait import Waiter
     from gpuctl.workflows import eks_plan, eks_status
 
@@ -146,7 +148,7 @@ def reap(request: ReapRequest, strict: bool, form: Form, metrics: Path | None) -
     if request.yes and late:
         findings.show(found, err=True)
         waiter = Waiter(lambda line: click.echo(line, err=True))
-        choice = Choice(request.volumes, request.logs)
+        choice = Choice(request.volumes, request.logs, request.snapshots)
         ended = eks_status.reap(lambda where: eks_plan.connect(where, request.aws_profile), late, choice, waiter)
         found = [one for one in found if one.subject not in {each.subject for each in late}] + ended
     details = {"clusters": len(clusters), "late": len(late), "removed": bool(request.yes and late)}

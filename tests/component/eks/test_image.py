@@ -86,8 +86,9 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
 def test_an_image_is_pushed_to_ecr_and_named_by_the_digest_that_the_registry_has(builder: Builder) -> None:
     missing = builder("push", "--repository", "team/pod")
     assert (missing.code, "ECR in us-east-1 does not have it" in missing.err) == (2, True), missing.err
-    pushed = builder("push", "--repository", "team/pod", "--create", "--tag", "v1")
+    pushed = builder("push", "--repository", "team/pod", "--create", "--cluster", "lab", "--tag", "v1")
     assert pushed.code == 0, pushed.err
+    assert builder.ecr.tags == {"team/pod": {"gpuctl:cluster": "lab", "gpuctl:region": "us-east-1"}}
     digest = builder.closed.digest("team/pod", "v1")
     assert pushed.out == f"{builder.closed.host}/team/pod@{digest}\n"
     assert f"gpuctl eks pod NAME --image {builder.closed.host}/team/pod@{digest}" in pushed.err

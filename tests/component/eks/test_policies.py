@@ -5,6 +5,7 @@ The account refuses every other action (eks_policies.py). What only a failure or
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from gpuctl.workflows import eks_balancers, eks_plugins
 from tests.rig.aws_endpoint import LOGIN, client
 from tests.rig.eks_endpoint import ACCOUNT, backend, eks_endpoint
 from tests.rig.eks_policies import FOLDER, EnforcingAccount, actions, statements
-from tests.rig.iam_statements import allowed
+from tests.rig.iam_statements import EVERYTHING, allowed
 from tests.rig.source_files import ROOT
 
 FILE = f"""
@@ -32,6 +33,7 @@ node_groups:
   - {{name: gpu, instance_type: p4d.24xlarge, min: 0, max: 1, desired: 1, placement: cluster}}
 ttl: 8h
 """
+OURS = {"gpuctl:cluster": "lab", "gpuctl:region": "us-east-1"}
 BALANCERS = {"elasticloadbalancing:DescribeLoadBalancerAttributes", "elasticloadbalancing:DescribeTags"}
 # Of what this run has not: parts of a cluster that exists while it is planned; a failed group or addon that is removed;
 # a template that is changed, a route that is replaced; an account without EKS; load balancers, volumes, Fargate.
@@ -51,9 +53,23 @@ NOT_HERE = {
     },
 }
 GIVEN_SUBNETS = {"ec2:GetSubnetCidrReservations", "ec2:DescribeNetworkAcls", "ec2:DescribeVpcEndpoints"}
-GIVEN_SUBNETS |= {"ec2:DescribeNetworkInterfaces", "ec2:DescribeDhcpOptions", "ec2:DescribeVpcAttribute"}
+GIVEN_SUBNETS |= {"ec2:DescribeDhcpOptions", "ec2:DescribeVpcAttribute"}
 FARGATE = {"eks:DescribeFargateProfile"}  # none exists
 COMMANDS = ("plan", "create", "status", "cost", "destroy")
+
+
+def leave_behind(url: str) -> None:
+    """What a cluster leaves beside its own parts: log groups, a snapshot, a target group."""
+    for name in ("/aws/eks/lab/cluster", "/aws/containerinsights/lab/performance"):
+        backend("logs").create_log_group(name, {})
+    ec2, owned = backend("ec2"), {"kubernetes.io/cluster/lab": "owned"}
+    volume = ec2.create_volume(size="1", zone_name="us-east-1a")
+    ec2.create_tags([ec2.create_snapshot(volume.id, "").id], owned)
+    ec2.delete_volume(volume.id)
+    vpc = ec2.create_vpc("10.21.0.0/16")
+    tags = [{"Key": "elbv2.k8s.aws/cluster", "Value": "lab"}]
+    parameters = {"Name": "k8s-web", "Protocol": "TCP", "Port": 80, "VpcId": vpc.id, "Tags": tags}
+    client(url, "elbv2").create_target_group(**parameters)
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +97,20 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
         "create": ("create", path, "--yes"),
         "status": ("status", "lab", "--region", "us-east-1", "--no-pods"),
         "cost": ("cost", "--region", "us-east-1"),
-        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--logs", "delete", "--yes"),
+        "destroy": ("destroy", "lab", "--region", "us-east-1", "--volumes", "keep", "--yes"),
     }
+    words["destroy"] += ("--logs", "delete", "--snapshots", "delete", "--foreign", "lab")
     unused: dict[str, set[str]] = {}
     for name in COMMANDS:
-        account.allow, account.used = statements(name), set()
         if name == "destroy":
-            backend("logs").create_log_group("/aws/eks/lab/cluster", {})
+            account.allow = [EVERYTHING]
+            leave_behind(account.url)
+        if name == "cost":
+            tags = [{"Key": key, "Value": value} for key, value in OURS.items()]
+            made = backend("ecr").create_repository("gpu-pod", None, {}, {}, "MUTABLE", tags)
+            listed = {"ResourceTagMappingList": [{"ResourceARN": made.arn, "Tags": tags}]}
+            account.answers["GetResources"] = (200, json.dumps(listed))  # moto does not list those of ECR
+        account.allow, account.used = statements(name), set()
         result = CliRunner().invoke(app, ["eks", *map(str, words[name])])
         assert account.refused == set(), name
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -98,6 +121,7 @@ def test_each_command_runs_with_its_policy_and_asks_for_all_of_it(account: Enfor
     }
     assert not backend("eks").clusters  # destroyed
     assert not backend("logs").groups
+    assert not backend("elbv2").target_groups
 
 
 def test_an_action_that_no_policy_holds_is_refused(account: EnforcingAccount, tmp_path: Path) -> None:

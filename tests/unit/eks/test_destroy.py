@@ -12,9 +12,9 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy
-from gpuctl.eks.destroy import Choice, Remover
+from gpuctl.eks.destroy import Remover
 from gpuctl.eks.objects import Kind, Object, State
-from gpuctl.eks.removal import Belongings, Row, remaining
+from gpuctl.eks.removal import Belongings, Choice, Row, remaining
 from gpuctl.eks.wait import Waiter
 from tests.rig.aws_refusals import refused
 
@@ -185,7 +185,7 @@ def test_a_nat_gateway_that_failed_counts_as_deleted() -> None:
     aws = StandInAws({"DescribeNatGateways": [{"NatGateways": [{"NatGatewayId": "nat-1", "State": "failed"}]}]})
     failed = Object(Kind.NAT, "nat-1", state="failed", ours=True)
     remover(aws, lab(failed)).nat([failed])
-    assert [one.verdict for one in remaining(lab(failed), Belongings(), "")] == [Verdict.OK]
+    assert [one.verdict for one in remaining(lab(failed), Belongings(), Choice())] == [Verdict.OK]
 
 
 def test_a_nat_gateway_that_stays_in_the_list_is_not_deleted() -> None:

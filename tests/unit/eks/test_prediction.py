@@ -13,9 +13,22 @@ import pytest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.eks import read
-from gpuctl.eks.cost import Cost, Prices, budget, costs, price_day, priced, total
+from gpuctl.eks.cost import (
+    DISK_GIB,
+    NAT_GATEWAY,
+    PUBLIC_ADDRESS,
+    Cost,
+    Price,
+    Prices,
+    budget,
+    costs,
+    price_day,
+    priced,
+    total,
+    uncounted,
+)
 from gpuctl.eks.facts import Facts, PlacementGroup, Reservation, Type, Version
-from gpuctl.eks.limits import ADDRESS_QUOTA, GATEWAY_QUOTA, VPC_QUOTA
+from gpuctl.eks.limits import ADDRESS_QUOTA, GATEWAY_QUOTA, INTERFACE_QUOTA, VPC_QUOTA
 from gpuctl.eks.model import Capacity, EksCluster, NodeGroup
 from gpuctl.eks.prediction import actions, predict
 from gpuctl.eks.quotas import ON_DEMAND_QUOTAS, STANDARD, quota_name
@@ -294,7 +307,7 @@ def test_quotas_that_cannot_be_read_make_all_that_depends_on_them_unknown() -> N
         ("quota", Verdict.UNKNOWN),
         ("limit", Verdict.UNKNOWN),
     ]
-    assert [one.subject for one in problems(vpc_quotas=REFUSED)] == [VPC_QUOTA, GATEWAY_QUOTA]
+    assert [one.subject for one in problems(vpc_quotas=REFUSED)] == [INTERFACE_QUOTA, VPC_QUOTA, GATEWAY_QUOTA]
 
 
 def test_groups_that_share_a_quota_are_added_and_blocks_are_not_counted() -> None:
@@ -332,7 +345,7 @@ def parts(cluster: EksCluster, **facts: Any) -> Sequence[Cost]:
 
 
 def test_costs_are_summed_only_if_all_are_known() -> None:
-    assert [part.usd_hour for part in parts(CLUSTER)] == [0.10, 110.08]
+    assert [part.usd_hour for part in parts(CLUSTER) if not part.is_beside] == [0.10, 110.08]
     assert total(parts(CLUSTER)) == pytest.approx(110.18)
     assert total(parts(replace(CLUSTER, version="1.33"))) == pytest.approx(110.68)
     for unknown in (
@@ -345,6 +358,28 @@ def test_costs_are_summed_only_if_all_are_known() -> None:
     ):
         assert total(unknown) is None
     assert total(parts(of(ON_BLOCK))) == pytest.approx(0.10)
+
+
+def test_network_interfaces_of_the_region_have_a_limit() -> None:
+    """Four nodes with 33 interfaces, four of the control plane, one of the NAT gateway."""
+    facts: dict[str, Any] = {"node_interfaces": {"gpu": 33}, "vpc_quotas": {VPC_QUOTA: 5, INTERFACE_QUOTA: 200}}
+    assert problems(interfaces=200 - 4 * 33 - 5, **facts) == []
+    [one] = problems(interfaces=200 - 4 * 33 - 4, **facts)
+    assert (one.subject, one.verdict, "137 more are needed" in one.message) == (INTERFACE_QUOTA, Verdict.FAIL, True)
+    assert problems(interfaces=REFUSED)[0].verdict is Verdict.UNKNOWN
+
+
+BESIDE = {DISK_GIB: 0.0001, NAT_GATEWAY: 0.045, PUBLIC_ADDRESS: 0.005}
+WITH_ALL = replace(PRICES, listed={("us-east-1", name): Price(usd, PRICES.day, "AWS") for name, usd in BESIDE.items()})
+
+
+def test_disks_and_the_nat_gateway_are_counted_if_their_prices_are_known() -> None:
+    rows = {part.part: part.usd_hour for part in costs(CLUSTER, FACTS, WITH_ALL) if part.is_beside}
+    assert list(rows.values()) == pytest.approx([2 * 200 * 0.0001, 0.045, 0.005])
+    assert total(costs(CLUSTER, FACTS, WITH_ALL)) == pytest.approx(110.18 + 0.04 + 0.05)
+    assert uncounted(costs(CLUSTER, FACTS, WITH_ALL)) == []
+    assert uncounted(parts(CLUSTER)) == list(rows)
+    assert uncounted(parts(GIVEN)) == list(rows)[:1]  # in given subnets
 
 
 def test_groups_that_share_a_reservation_need_its_room_together() -> None:
@@ -403,7 +438,9 @@ def test_a_reservation_costs_its_whole_size() -> None:
 
 def test_a_budget() -> None:
     limited = replace(CLUSTER, budget_usd=500, ttl_hours=4)
-    assert budget(limited, parts(limited))[0].verdict is Verdict.OK
+    assert budget(limited, costs(limited, FACTS, WITH_ALL))[0].verdict is Verdict.OK
+    [short] = budget(limited, parts(limited))  # without the prices of disks and the NAT gateway
+    assert (short.verdict, "at least 440.72 of 500 USD, without disks" in short.message) == (Verdict.WARN, True)
     [over] = budget(replace(limited, ttl_hours=8), parts(limited))
     assert (over.verdict, over.message) == (Verdict.FAIL, "881.44 USD until its end, and the budget is 500 USD")
     assert budget(replace(limited, ttl_hours=None), parts(limited))[0].verdict is Verdict.UNKNOWN

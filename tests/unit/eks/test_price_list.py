@@ -10,7 +10,16 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.eks import price_list
-from gpuctl.eks.cost import Price, Prices
+from gpuctl.eks.cost import (
+    APPLICATION_BALANCER,
+    CLASSIC_BALANCER,
+    DISK_GIB,
+    NAT_GATEWAY,
+    NETWORK_BALANCER,
+    PUBLIC_ADDRESS,
+    Price,
+    Prices,
+)
 from gpuctl.eks.price_list import PLAIN_LINUX, price
 from tests.rig.eks_answers import balancer, product
 
@@ -93,18 +102,64 @@ def test_the_price_of_a_network_load_balancer_is_that_of_its_hours_in_a_region()
     ]
     for usage in ("USW2-LoadBalancerUsage", "LoadBalancerUsage"):
         listed = [*others, balancer("0.0225", usage)]
-        assert price(listed, "us-west-2", price_list.NETWORK_BALANCER, TODAY).usd == 0.0225
+        assert price(listed, "us-west-2", NETWORK_BALANCER, TODAY).usd == 0.0225
     with pytest.raises(GpuctlError, match="no on-demand price"):
-        price(others, "us-west-2", price_list.NETWORK_BALANCER, TODAY)
+        price(others, "us-west-2", NETWORK_BALANCER, TODAY)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "others"),
+    [
+        (
+            APPLICATION_BALANCER,
+            balancer("7.3", family="Load Balancer-Application", operation="LoadBalancing:Application"),
+            [balancer("9"), balancer("9", family="Load Balancer", operation="LoadBalancing")],
+        ),
+        (
+            CLASSIC_BALANCER,
+            balancer("7.3", family="Load Balancer", operation="LoadBalancing"),
+            [balancer("9"), balancer("9", "USW2-DataProcessing-Bytes", "Load Balancer", operation="LoadBalancing")],
+        ),
+        (
+            NAT_GATEWAY,
+            balancer("7.3", "USW2-NatGateway-Hours", "NAT Gateway", operation="NatGateway"),
+            [
+                balancer("9", "USW2-RegionalNatGateway-Hours", "NAT Gateway", operation="NatGateway"),
+                balancer("9", "USW2-NatGateway-Bytes", "NAT Gateway", operation="NatGateway"),
+            ],
+        ),
+        (
+            PUBLIC_ADDRESS,
+            balancer("7.3", "USW2-PublicIPv4:InUseAddress", ""),
+            [balancer("9", "USW2-PublicIPv4:IdleAddress", ""), balancer("9", "PublicIPv4:InUseAddress", region="eu")],
+        ),
+    ],
+)
+def test_the_price_of_each_product_is_that_of_its_row(name: str, row: str, others: list[str]) -> None:
+    assert price([*others, row], "us-west-2", name, TODAY).usd == 7.3
+    with pytest.raises(GpuctlError, match="no on-demand price"):
+        price(others, "us-west-2", name, TODAY)
+
+
+def test_the_price_of_a_disk_is_of_a_month_and_is_divided_by_its_hours() -> None:
+    usage, api = "USW2-EBS:VolumeUsage.gp3", {"volumeApiName": "gp3"}
+    row = balancer("0.073", usage, "Storage", unit="GB-Mo", **api)
+    others = [
+        balancer("9", usage, "Storage", **api),  # of another unit
+        balancer("9", "USW2-EBS:VolumeP-IOPS.gp3", "System Operation", unit="IOPS-Mo", **api),
+        balancer("9", "USW2-EBS:VolumeUsage.gp2", "Storage", unit="GB-Mo", volumeApiName="gp2"),
+    ]
+    assert price([*others, row], "us-west-2", DISK_GIB, TODAY).usd == pytest.approx(0.0001)
 
 
 def test_each_product_is_asked_of_its_service() -> None:
-    asked = {name: price_list.request("us-west-2", name) for name in ("g4dn.xlarge", price_list.NETWORK_BALANCER)}
+    asked = {name: price_list.request("us-west-2", name) for name in ("g4dn.xlarge", NETWORK_BALANCER)}
     assert [one["ServiceCode"] for one in asked.values()] == ["AmazonEC2", "AWSELB"]
-    fields = {one["Field"]: one["Value"] for one in asked[price_list.NETWORK_BALANCER]["Filters"]}
+    fields = {one["Field"]: one["Value"] for one in asked[NETWORK_BALANCER]["Filters"]}
     assert fields == {
         "regionCode": "us-west-2",
         "operation": "LoadBalancing:Network",
         "locationType": "AWS Region",
         "productFamily": "Load Balancer-Network",
+        "usagetype": "LoadBalancerUsage",
     }

@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.eks.objects import Kind, Object, State
-from gpuctl.eks.removal import Belongings, foreigners, obstacles, permissions, remaining, rows
+from gpuctl.eks.removal import Belongings, Choice, foreigners, obstacles, permissions, remaining, rows
 
 OWNED = {"kubernetes.io/cluster/lab": "owned"}
 
@@ -27,42 +27,55 @@ CLUSTER = ours(Kind.CLUSTER, "lab")
 
 
 def test_the_first_role_goes_last_and_node_groups_first() -> None:
-    order = [one.item.name for one in rows(state(*ROLES, VPC, CLUSTER, ours(Kind.GROUP, "gpu")), Belongings(), "")]
+    order = [
+        one.item.name for one in rows(state(*ROLES, VPC, CLUSTER, ours(Kind.GROUP, "gpu")), Belongings(), Choice())
+    ]
     assert order == ["gpu", "lab", "vpc-1", "role-2", "role-1"]
 
 
 def test_a_role_of_the_same_name_that_is_not_ours_stays() -> None:
-    fate = rows(state(Object(Kind.ROLE, "role-1", "cluster")), Belongings(), "")[0]
+    fate = rows(state(Object(Kind.ROLE, "role-1", "cluster")), Belongings(), Choice())[0]
     assert (fate.goes, "no tag" in fate.why) == (False, True)
 
 
 def test_node_groups_of_others_need_a_confirmation_and_what_eks_makes_does_not() -> None:
     entry, theirs = Object(Kind.ENTRY, "arn"), Object(Kind.GROUP, "theirs")
     eks_group = Object(Kind.SECURITY_GROUP, "sg-1", tags={"aws:eks:cluster-name": "lab"})
-    fates = rows(state(CLUSTER, entry, theirs), Belongings([eks_group]), "")
+    fates = rows(state(CLUSTER, entry, theirs), Belongings([eks_group]), Choice())
     assert [one.item.name for one in fates if one.is_foreign] == ["theirs"]
     assert all(one.goes for one in fates)
 
 
+def test_what_controllers_of_our_cluster_made_goes_with_it_and_else_needs_a_confirmation() -> None:
+    balancer = Object(Kind.LOAD_BALANCER, "lb", tags=OWNED)
+    disk, copy = Object(Kind.VOLUME, "vol-1", tags=OWNED), Object(Kind.SNAPSHOT, "snap-1", tags=OWNED)
+    around, choice = Belongings([balancer, disk, copy]), Choice("delete", "", "delete")
+    of_others = state(Object(Kind.CLUSTER, "lab"))
+    for known, confirmed in ((state(CLUSTER), True), (of_others, False), (state(), False)):
+        fates = [row for row in rows(known, around, choice) if row.item.kind is not Kind.CLUSTER]
+        assert all(row.goes for row in fates)
+        assert [row.is_foreign for row in fates] == [not confirmed] * 3
+
+
 @pytest.mark.parametrize("tags", [{"kubernetes.io/cluster/lab": "shared"}, {"elbv2.k8s.aws/cluster": "other"}, {}])
 def test_a_load_balancer_of_another_cluster_stays(tags: dict[str, str]) -> None:
-    fate = rows(state(CLUSTER), Belongings([Object(Kind.LOAD_BALANCER, "lb", tags=tags)]), "")[-1]
+    fate = rows(state(CLUSTER), Belongings([Object(Kind.LOAD_BALANCER, "lb", tags=tags)]), Choice())[-1]
     assert not fate.goes
 
 
 def test_only_interfaces_with_every_sign_of_a_leak_go() -> None:
     interfaces = [Object(Kind.INTERFACE, "eni-1"), Object(Kind.INTERFACE, "eni-2")]
-    fates = rows(state(CLUSTER), Belongings(interfaces, {"eni-2": "Lambda train"}, frozenset({"eni-1"})), "")
+    fates = rows(state(CLUSTER), Belongings(interfaces, {"eni-2": "Lambda train"}, frozenset({"eni-1"})), Choice())
     assert {one.item.name: one.goes for one in fates} == {"lab": True, "eni-1": True, "eni-2": False}
 
 
 def test_protection_and_volumes_are_obstacles_until_a_choice_is_made() -> None:
     disk = Object(Kind.VOLUME, "vol-1", tags=OWNED, data={"Size": 100})
     protected = state(ours(Kind.CLUSTER, "lab", deletionProtection=True))
-    checks = [one.check for one in obstacles(protected, Belongings([disk]), "")]
+    checks = [one.check for one in obstacles(protected, Belongings([disk]), Choice())]
     assert checks == ["protection", "volumes"]
-    assert obstacles(state(CLUSTER), Belongings([disk]), "keep") == []
-    assert [one.goes for one in rows(state(), Belongings([disk]), "delete")] == [True]
+    assert obstacles(state(CLUSTER), Belongings([disk]), Choice("keep")) == []
+    assert [one.goes for one in rows(state(), Belongings([disk]), Choice("delete"))] == [True]
 
 
 @pytest.mark.parametrize(
@@ -83,24 +96,24 @@ def test_interfaces_of_others_keep_our_vpc(owner: str, keeps: bool) -> None:
 )
 def test_a_log_group_goes_by_choice_and_the_last_search_counts_it(logs: str, goes: bool, verdict: str) -> None:
     around = Belongings([Object(Kind.LOG_GROUP, "/aws/eks/lab/cluster", data={"storedBytes": 3 * 2**20})])
-    fate = rows(state(CLUSTER), around, "", logs)[-1]
+    fate = rows(state(CLUSTER), around, Choice(logs=logs))[-1]
     assert (fate.goes, fate.is_foreign) == (goes, False)
     assert goes or "3.0 MiB stored, cost UNKNOWN" in fate.why
-    finding = next(one for one in remaining(state(), around, "", logs) if one.subject.startswith("/aws"))
+    finding = next(one for one in remaining(state(), around, Choice(logs=logs)) if one.subject.startswith("/aws"))
     assert str(finding.verdict) == verdict
 
 
 def test_what_is_left_fails_and_what_costs_is_named_as_such() -> None:
     left = state(ROLES[0], ours(Kind.NAT, "nat-1"), ours(Kind.SECURITY_GROUP, "sg-1"))
     disk = Object(Kind.VOLUME, "vol-1", tags=OWNED)
-    found = {one.subject: one for one in remaining(left, Belongings([disk]), "keep")}
+    found = {one.subject: one for one in remaining(left, Belongings([disk]), Choice("keep"))}
     assert {name: one.verdict for name, one in found.items()} == {
         "nat-1": Verdict.FAIL,
         "sg-1": Verdict.FAIL,
         "vol-1": Verdict.WARN,
     }
     assert [name for name, one in found.items() if "costs money" in one.message] == ["nat-1", "vol-1"]
-    assert [one.verdict for one in remaining(state(ROLES[0]), Belongings(), "")] == [Verdict.OK]
+    assert [one.verdict for one in remaining(state(ROLES[0]), Belongings(), Choice())] == [Verdict.OK]
 
 
 def test_only_rules_that_name_groups_are_revoked() -> None:

@@ -11,10 +11,18 @@ import pytest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.eks import spending
-from gpuctl.eks.cost import Price, Prices
+from gpuctl.eks.cost import (
+    APPLICATION_BALANCER,
+    CLASSIC_BALANCER,
+    DISK_GIB,
+    NAT_GATEWAY,
+    NETWORK_BALANCER,
+    PUBLIC_ADDRESS,
+    Price,
+    Prices,
+)
 from gpuctl.eks.facts import Version
 from gpuctl.eks.objects import Kind, Object, State
-from gpuctl.eks.price_list import NETWORK_BALANCER
 from gpuctl.eks.removal import Belongings
 from gpuctl.eks.spending import Spending
 from gpuctl.workflows import eks_cost
@@ -128,9 +136,43 @@ def test_a_network_load_balancer_has_a_price_only_if_aws_named_it(known: bool) -
         assert named == {"2 load balancers": (None, None)}
 
 
+def test_what_costs_by_the_hour_beside_the_nodes_has_a_price_if_aws_named_it() -> None:
+    usd = {NAT_GATEWAY: 0.04, PUBLIC_ADDRESS: 0.005, APPLICATION_BALANCER: 0.02, CLASSIC_BALANCER: 0.03, DISK_GIB: 0.1}
+    prices = replace(PRICES, listed={("us-east-1", name): Price(one, NOW.date(), "AWS") for name, one in usd.items()})
+    start, owned = NOW - timedelta(hours=10), {"kubernetes.io/cluster/lab": "owned"}
+
+    def item(kind: Kind, name: str, **data: Any) -> Object:
+        return Object(kind, name, ours=True, tags=owned, data=data)
+
+    objects = [
+        item(Kind.NAT, "nat-1", CreateTime=start),
+        *[item(Kind.ADDRESS, "eip-1", AssociationId="a"), item(Kind.ADDRESS, "eip-2")],
+        item(Kind.ADDRESS, "eip-3", AssociationId="a", PublicIpv4Pool="ipv4pool-ec2-1"),
+        item(Kind.LOAD_BALANCER, "alb", Type="application", Scheme="internal", CreatedTime=start),
+        *[item(Kind.LOAD_BALANCER, "elb", CreatedTime=start), item(Kind.LOAD_BALANCER, "gateway", Type="gateway")],
+        item(Kind.VOLUME, "vol-1", VolumeType="gp3", Size=10, CreateTime=start, Iops=3000, Throughput=125),
+        item(Kind.VOLUME, "vol-2", VolumeType="gp3", Size=10, Iops=9000),
+        item(Kind.VOLUME, "vol-3", VolumeType="io2", Size=10),
+    ]
+    parts = spending.parts(State("lab", "us-east-1", objects), Belongings(), VERSIONS, prices, NOW)
+    known = {one.cost.part: (one.cost.usd_hour, one.spent) for one in parts if one.cost.usd_hour is not None}
+    assert known == {
+        "1 NAT gateway": (0.04, pytest.approx(0.4)),
+        "1 Elastic IP": (0.005, None),  # AWS does not say since when
+        "1 application load balancer": (0.02, pytest.approx(0.2)),
+        "1 Classic Load Balancer": (0.03, pytest.approx(0.3)),
+        "1 volume, 10 GiB": (1.0, pytest.approx(10)),
+    }
+    assert [one.cost.part for one in parts if one.cost.usd_hour is None] == [
+        *("traffic of 1 NAT gateway", "2 Elastic IPs", "1 load balancer"),
+        *("traffic of 1 application load balancer", "traffic and public addresses of 1 Classic Load Balancer"),
+        "2 volumes, 20 GiB",
+    ]
+
+
 def test_log_groups_that_are_kept_or_were_not_searched_make_a_lower_bound() -> None:
     kept = Belongings([Object(Kind.LOG_GROUP, "/aws/eks/lab/cluster", data={"storedBytes": 5})])
-    unread = Belongings(logs_unread=GpuctlError("list log groups", "no permission"))
+    unread = Belongings(unread={Kind.LOG_GROUP: GpuctlError("list log groups", "no permission")})
     for around, part in ((kept, "1 log group"), (unread, "log groups")):
         [one] = spending.parts(State("lab", "us-east-1"), around, VERSIONS, PRICES, NOW)
         assert (one.cost.part, one.cost.usd_hour, one.spent) == (part, None, None)

@@ -9,9 +9,8 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.aws import Aws, Request
-from gpuctl.eks.destroy import Choice
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
-from gpuctl.eks.removal import claims, obstacles, remaining, rows
+from gpuctl.eks.removal import Choice, claims, obstacles, remaining, rows, snapshots
 from gpuctl.workflows import eks_destroy
 from tests.rig.aws_refusals import refused
 
@@ -40,20 +39,23 @@ class StandInAws(Aws):
 
     def __init__(self, volumes: list[dict[str, Any]], instances: list[dict[str, Any]]) -> None:
         self.region, self.profile = "us-east-1", ""
-        self.logs_refused = False
+        self.refused = set[str]()  # operations without permission
         self.lists = {"DescribeVolumes": volumes, "DescribeInstances": instances}
 
     def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
         if request.service == "elb":
             return []
-        if request.service == "logs" and self.logs_refused:
+        if request.operation in self.refused:
             raise refused("AccessDeniedException", "no permission")
         if not request.items:  # one object, such as a role or the cluster
             raise refused("NotFound")
         found = [
             one
             for one in self.lists.get(request.operation, ())
-            if all(_passes(one, each) for each in request.parameters.get("Filters", ()))
+            if all(
+                _passes(one, each)
+                for each in request.parameters.get("Filters") or request.parameters.get("Filter") or ()
+            )
         ]
         wrapped = [{"Instances": found}] if request.operation == "DescribeInstances" else found
         return [convert(one) for one in wrapped]
@@ -68,6 +70,7 @@ def _passes(one: dict[str, Any], wanted: dict[str, Any]) -> bool:
             pair["GroupId"] for rule in one.get("IpPermissions", ()) for pair in rule["UserIdGroupPairs"]
         ],
         "vpc-id": [one.get("VpcId")],
+        "volume-id": [one.get("VolumeId")],
         "availability-zone": [one.get("AvailabilityZone")],
         "attachment.instance-id": [attached["InstanceId"] for attached in one.get("Attachments", ())],
     }.get(name, [tags.get(name.removeprefix("tag:"))])
@@ -83,10 +86,10 @@ def test_a_volume_without_a_tag_of_the_cluster_is_known_by_its_node() -> None:
     around = eks_destroy.around(StandInAws(volumes, [instance("i-1", GROUP)]), STATE)
     assert [one.name for one in claims(around)] == ["vol-1"]
     assert around.unassigned == {"vol-3", "vol-5"}
-    assert [one.check for one in obstacles(STATE, around, "")] == ["volumes"]
-    goes = {row.item.name for row in rows(STATE, around, "delete") if row.goes and row.item.kind is Kind.VOLUME}
+    assert [one.check for one in obstacles(STATE, around, Choice())] == ["volumes"]
+    goes = {row.item.name for row in rows(STATE, around, Choice("delete")) if row.goes and row.item.kind is Kind.VOLUME}
     assert goes == {"vol-1"}
-    verdicts = {one.subject: str(one.verdict) for one in remaining(State("lab", "us-east-1"), around, "keep")}
+    verdicts = {one.subject: str(one.verdict) for one in remaining(State("lab", "us-east-1"), around, Choice("keep"))}
     assert (verdicts["vol-1"], verdicts["vol-3"], verdicts["vol-5"]) == ("WARN", "UNKNOWN", "UNKNOWN")
 
 
@@ -101,7 +104,7 @@ def test_a_volume_without_a_tag_of_the_cluster_is_known_by_its_node() -> None:
 )
 def test_instances_that_no_node_group_takes_along_stop_a_removal(tags: dict[str, str], vpc: str, stops: bool) -> None:
     around = eks_destroy.around(StandInAws([], [instance("i-1", tags, vpc)]), STATE)
-    found = obstacles(STATE, around, "")
+    found = obstacles(STATE, around, Choice())
     assert [one.check for one in found] == ["instance"] * stops
 
 
@@ -112,8 +115,8 @@ def test_disks_of_nodes_and_volumes_that_go_already_ask_for_no_choice() -> None:
     ]
     around = eks_destroy.around(StandInAws(volumes, []), STATE)
     assert [one.name for one in around.of(Kind.VOLUME)] == ["vol-1"]
-    assert obstacles(STATE, around, "") == []
-    assert [row.goes for row in rows(STATE, around, "") if row.item.kind is Kind.VOLUME] == [True]
+    assert obstacles(STATE, around, Choice()) == []
+    assert [row.goes for row in rows(STATE, around, Choice()) if row.item.kind is Kind.VOLUME] == [True]
 
 
 def test_a_load_balancer_with_deletion_protection_stops_a_removal() -> None:
@@ -122,7 +125,7 @@ def test_a_load_balancer_with_deletion_protection_stops_a_removal() -> None:
     aws.lists["DescribeTags"] = [tagged({"elbv2.k8s.aws/cluster": "lab"}, ResourceArn="arn:lb")]
     aws.lists["DescribeLoadBalancerAttributes"] = [{"Key": "deletion_protection.enabled", "Value": "true"}]
     around = eks_destroy.around(aws, STATE)
-    assert [(one.check, one.subject) for one in obstacles(STATE, around, "")] == [("protection", "lb")]
+    assert [(one.check, one.subject) for one in obstacles(STATE, around, Choice())] == [("protection", "lb")]
 
 
 def test_a_cluster_of_which_only_a_kept_volume_is_left_is_still_known() -> None:
@@ -149,16 +152,101 @@ def test_rules_of_others_that_name_our_groups_are_named_before_anything_goes() -
 
 def test_without_the_right_to_list_log_groups_all_else_can_be_removed() -> None:
     aws = StandInAws([volume("vol-1", OURS, state="available")], [])
-    aws.logs_refused = True
+    aws.refused.add("DescribeLogGroups")
     around = eks_destroy.around(aws, STATE)
     assert [one.name for one in around.of(Kind.VOLUME)] == ["vol-1"]
     found = eks_destroy.preview(STATE, around, Choice())[1]
     assert [(one.check, str(one.verdict)) for one in found] == [("logs", "UNKNOWN")]
     assert "log groups of lab were not searched" in found[0].message
-    assert [str(one.verdict) for one in remaining(STATE, around, "") if one.check == "logs"] == ["UNKNOWN"]
+    assert [str(one.verdict) for one in remaining(STATE, around, Choice()) if one.check == "logs"] == ["UNKNOWN"]
     with pytest.raises(GpuctlError, match="no permission"):
         eks_destroy.preview(STATE, around, Choice(logs="delete"))
     nothing = StandInAws([], [])
-    nothing.logs_refused = True
+    nothing.refused.add("DescribeLogGroups")
     with pytest.raises(InvalidInput, match="log groups were not searched"):
         eks_destroy.known(nothing, "lab")
+
+
+def snapshot(name: str, volume: str, tags: dict[str, str]) -> dict[str, Any]:
+    return tagged(tags, SnapshotId=name, VolumeId=volume, State="completed")
+
+
+def test_snapshots_are_known_by_a_tag_or_by_their_volume_and_others_are_unknown() -> None:
+    other = {"kubernetes.io/cluster/other": "owned"}
+    aws = StandInAws([volume("vol-1", CSI, "i-1"), volume("vol-9", CSI, "i-9")], [instance("i-1", GROUP)])
+    aws.lists["DescribeSnapshots"] = [
+        *[snapshot("snap-1", "vol-1", {}), snapshot("snap-2", "vol-7", {"kubernetes.io/cluster/lab": "owned"})],
+        *[snapshot("snap-3", "vol-8", CSI), snapshot("snap-4", "vol-9", CSI), snapshot("snap-5", "vol-8", other)],
+        snapshot("snap-6", "vol-8", {**CSI, **other}),
+    ]
+    around = eks_destroy.around(aws, STATE)
+    assert [one.name for one in snapshots(around)] == ["snap-2", "snap-1"]
+    assert around.unassigned == {"snap-3"}
+    assert [one.check for one in obstacles(STATE, around, Choice("keep"))] == ["snapshots"]
+    assert obstacles(STATE, around, Choice("keep", "", "keep")) == []
+    fates = rows(STATE, around, Choice("keep", "", "delete"))
+    assert {row.item.name for row in fates if row.goes and row.item.kind is Kind.SNAPSHOT} == {"snap-1", "snap-2"}
+    left = {one.subject: str(one.verdict) for one in remaining(State("lab", ""), around, Choice("keep", "", "keep"))}
+    assert left == {"i-1": "FAIL", "vol-1": "WARN", "snap-1": "WARN", "snap-2": "WARN", "snap-3": "UNKNOWN"}
+
+
+def test_what_other_services_have_of_a_cluster_stays_and_is_named_at_the_end() -> None:
+    repository = "arn:aws:ecr:us-east-1:1:repository/team/"
+    files = "arn:aws:fsx:us-east-1:1:file-system/fs-1"
+    aws = StandInAws([], [])
+    aws.lists["GetResources"] = [
+        *[tagged(OURS, ResourceARN=f"{repository}pod"), tagged(OURS, ResourceARN=f"{repository}gone")],
+        *[tagged(OURS, ResourceARN=files), tagged(OURS, ResourceARN="arn:aws:ec2:us-east-1:1:instance/i-1")],
+    ]
+    aws.lists["DescribeRepositories"] = [{"repositoryName": "team/pod"}]
+    aws.lists["DescribeStacks"] = [
+        tagged({}, StackName=name, StackStatus="CREATE_FAILED")
+        for name in ("eksctl-lab-cluster", "eksctl-lab-nodegroup-gpu", "eksctl-lab-2-cluster", "web")
+    ]
+    around = eks_destroy.around(aws, STATE)
+    findings = remaining(State("lab", ""), around, Choice())
+    assert {one.subject: str(one.verdict) for one in findings} == {
+        "eksctl-lab-cluster": "FAIL",
+        "eksctl-lab-nodegroup-gpu": "FAIL",
+        "team/pod": "WARN",
+        files: "UNKNOWN",
+    }
+    assert not any(row.goes for row in rows(State("lab", ""), around, Choice()))
+    assert "aws ecr delete-repository --force --repository-name team/pod" in findings[-2].hint + findings[-1].hint
+
+
+def test_a_target_group_goes_with_the_cluster_and_needs_no_confirmation() -> None:
+    aws = StandInAws([], [])
+    names = {"arn:1": {"elbv2.k8s.aws/cluster": "lab"}, "arn:2": {"elbv2.k8s.aws/cluster": "other"}, "arn:3": {}}
+    aws.lists["DescribeTargetGroups"] = [{"TargetGroupArn": one, "TargetGroupName": one[-1]} for one in names]
+    aws.lists["DescribeTags"] = [tagged(tags, ResourceArn=arn) for arn, tags in names.items()]
+    fates = rows(STATE, eks_destroy.around(aws, STATE, [Kind.TARGET_GROUP]), Choice())
+    groups = [row for row in fates if row.item.kind is Kind.TARGET_GROUP]
+    assert [(row.item.name, row.goes, row.is_foreign) for row in groups] == [("1", True, False)]
+
+
+def test_a_nat_gateway_of_others_in_our_vpc_is_named_before_anything_goes() -> None:
+    aws = StandInAws([], [])
+    aws.lists["DescribeNatGateways"] = [
+        tagged({}, NatGatewayId=name, VpcId="vpc-1", State=state)
+        for name, state in (("nat-1", "available"), ("nat-2", "deleted"))
+    ]
+    found = eks_destroy.preview(STATE, eks_destroy.around(aws, STATE), Choice())[1]
+    assert [one.subject for one in found if one.check == "foreign"] == ["nat-1"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        *[("DescribeLogGroups", "log groups"), ("DescribeTargetGroups", "target groups")],
+        *[("DescribeSnapshots", "snapshots"), ("DescribeStacks", "CloudFormation stacks")],
+        *[("GetResources", "tagged resources"), ("DescribeRepositories", "ECR repositories")],
+    ],
+)
+def test_a_kind_that_may_not_be_listed_is_unknown_and_the_others_are_listed(operation: str, words: str) -> None:
+    aws = StandInAws([], [])
+    aws.lists["GetResources"] = [tagged(OURS, ResourceARN="arn:aws:ecr:us-east-1:1:repository/pod")]
+    aws.refused.add(operation)
+    findings = remaining(State("lab", ""), eks_destroy.around(aws, STATE), Choice())
+    assert any(words in one.message and str(one.verdict) == "UNKNOWN" for one in findings)
+    assert "OK" not in [str(one.verdict) for one in findings]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.eks import price_list
-from gpuctl.eks.cost import Price
+from gpuctl.eks.cost import NETWORK_BALANCER, Price
 from gpuctl.workflows import eks_prices
 
 TODAY = datetime.now(UTC).date()
@@ -71,5 +70,5 @@ def test_prices_that_are_stored_at_once_are_all_kept() -> None:
 def test_the_price_of_a_load_balancer_has_its_source_and_is_unknown_without_one() -> None:
     assert eks_prices.of_balancer(REGION).startswith("UNKNOWN USD an hour (no price of it in us-west-2 is known")
     assert eks_prices.of_balancer("").startswith("UNKNOWN USD an hour")
-    store(price_list.NETWORK_BALANCER)
+    store(NETWORK_BALANCER)
     assert eks_prices.of_balancer(REGION) == f"0.6 USD an hour (AWS, {TODAY})"
