@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpuctl.core.errors import GpuctlError
 from gpuctl.reservations.rules import commands
 from gpuctl.reservations.rules.commands import Message
 from gpuctl.reservations.rules.decision import Draft
 from gpuctl.reservations.rules.model import Book, Receipt, Reservation
-from gpuctl.reservations.stores.base import Conflict, Store
+from gpuctl.reservations.stores.base import Conflict, Store, StoreError
 
 TRIES = 5  # of a decision whose rows another process changed
 Built = TypeVar("Built")
@@ -45,7 +44,7 @@ class Decisions:
                 except Conflict:
                     continue
                 return receipt
-            raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
+            raise StoreError("decide", "another process changes the reservations all the time", "stop the other one")
 
     def decide(self, actor: str, decide: Callable[[Draft], Built]) -> Built:
         """Commit what is decided on a snapshot, again on a newer one if rows have changed; returns what it returned."""
@@ -60,4 +59,4 @@ class Decisions:
                 except Conflict:
                     continue
                 return result
-            raise GpuctlError("decide", "another process changes the reservations all the time", "stop the other one")
+            raise StoreError("decide", "another process changes the reservations all the time", "stop the other one")

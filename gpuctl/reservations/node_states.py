@@ -112,6 +112,10 @@ class NodeStates:
         """Nodes that take no new session, and why."""
         return {**self._open_by, **self.doubts}
 
+    def reason(self, name: str) -> str:
+        """Why a node takes no session, or not every one; "" if nothing is known against it."""
+        return self.silence.get(name) or self.doubtful.get(name) or self.no_whole.get(name, "")
+
     def unknown_until(self) -> dict[str, int]:
         """Unknown nodes, and the instant until which they are taken as occupied."""
         return {name: self.silent_since.get(name, self._decisions.clock()) + self._lost_s for name in self.unknown}

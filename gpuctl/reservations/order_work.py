@@ -30,7 +30,13 @@ class OrderWork:
         self.waiting = False  # a node has not ended with an order
 
     def advance(self) -> None:
-        """End, plan and order; again while orders change rows, or another thread has left some."""
+        """End, plan and order; again while orders change rows, or another thread has left some.
+
+        Without agents nothing is planned or ordered: the service that has them knows which nodes are silent.
+        """
+        if not self._agents:
+            self._decisions.decide("expiry", expiry.tick)
+            return
         for _ in range(4):
             with self._decisions.lock:
                 self._decisions.decide("expiry", expiry.tick)

@@ -72,15 +72,19 @@ class Service:
     def answer(self, caller: Caller, call: Any) -> dict[str, Any]:
         """Answer one call; an error is an answer, too: `error`, `hint` and `exit_code`."""
         try:
-            verb, content = _parts(call)
-            if verb in _CALLS_OF_NODES:
-                return _CALLS_OF_NODES[verb](self, caller, content)
-            if verb in VERBS:
-                return self._commands.answer(caller, verb, content)
-            with self._commands.turn():
-                return _CALLS[verb](self, caller, content)
+            return self.reply(caller, call)
         except GpuctlError as error:
             return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+
+    def reply(self, caller: Caller, call: Any) -> dict[str, Any]:
+        """Answer one call; `GpuctlError` where it cannot be, but a refusal of the rules is an answer."""
+        verb, content = _parts(call)
+        if verb in _CALLS_OF_NODES:
+            return _CALLS_OF_NODES[verb](self, caller, content)
+        if verb in VERBS:
+            return self._commands.answer(caller, verb, content)
+        with self._commands.turn():
+            return _CALLS[verb](self, caller, content)
 
     def pass_once(self) -> None:
         """Everything that time and nodes demand: repair, observe, warn, end, plan, order.

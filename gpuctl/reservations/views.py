@@ -42,9 +42,7 @@ class Views:
                     "name": node.name,
                     "gpu_type": node.gpu_type,
                     "state": "unknown" if node.name in self._nodes.unknown and node.state is ready else str(node.state),
-                    "reason": self._nodes.silence.get(node.name)
-                    or self._nodes.doubtful.get(node.name)
-                    or self._nodes.no_whole.get(node.name, ""),
+                    "reason": self._nodes.reason(node.name),
                     "allocated": list(node.allocated),
                 }
                 for node in book.nodes.values()

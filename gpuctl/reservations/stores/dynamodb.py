@@ -6,35 +6,66 @@ of one revision is one of one instant. Nothing is read by Scan.
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import secrets
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.edges.aws import Aws, NoAnswer, Request, cancellation_reasons
-from gpuctl.reservations.rules.decision import Change, Decision, apply, is_over, key
-from gpuctl.reservations.rules.model import AuditEntry, Book, Node, Receipt, Reservation, Row, Site
-from gpuctl.reservations.stores.base import Conflict
-from gpuctl.reservations.stores.codec import decode, encode
+from gpuctl.reservations.rules.decision import Change, Decision, apply
+from gpuctl.reservations.rules.model import DAY, AuditEntry, Book, Node, Receipt, Reservation, Site
+from gpuctl.reservations.stores.base import Conflict, StoreError
+from gpuctl.reservations.stores.codec import decode_site, encode_site
 from gpuctl.reservations.stores.configured_nodes import configured
+from gpuctl.reservations.stores.dynamo_items import (
+    FIRST,
+    HISTORY,
+    LIVE,
+    NEW,
+    OVER,
+    RECEIPTS,
+    Action,
+    Item,
+    actions_of,
+    check_versions,
+    delete,
+    history_of,
+    item_key,
+    latest_first,
+    live_key,
+    parts,
+    put,
+    row_of,
+    size_of,
+    text,
+    whole,
+    without_condition,
+)
 
-Item: TypeAlias = dict[str, dict[str, str]]  # attributes as DynamoDB writes them
-Action: TypeAlias = dict[str, dict[str, Any]]  # of TransactWriteItems
 MOST_ACTIONS = 100  # of a transaction
 MOST_BYTES = 3_500_000  # of a transaction, which may have 4 MB
 STAGED_BYTES = 300_000  # of an item, which may have 400 KB
 TRIES = 20  # while others write
 WAIT_S = 0.05  # before the second try
-LIVE, HEAD, IDENTITY = "live", "head", "identity"
-HISTORY, OVER, RECEIPTS = "history", "over", "receipts"
-FIRST = "-"  # sort key of items that are alone in their partition
-LATEST = 10**12  # instants are subtracted from it, so that the latest comes first
-_NEW = "attribute_not_exists(pk)"
+ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
+FRESH_S = 120  # after which a report is too old
+HEAD, IDENTITY, SITE, REPORT = "head", "identity", "site", "report"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Condition of nodes. `holder`: the service that reports. `unknown`: nodes that take no session, and why."""
+
+    holder: str
+    at: int
+    unknown: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -48,14 +79,17 @@ class _Head:
 class DynamoStore:
     """Rows of a table with the keys `pk` and `sk`. `nodes`: None keeps those of the table.
 
+    `site`: None for that of the service that has the table, which functions read.
+
     A decision is one transaction. One with more rows than a transaction takes is staged first: with the `head` it is
     committed, and whoever reads next writes the rows.
     """
 
-    def __init__(self, aws: Aws, table: str, site: Site, nodes: Iterable[Node] | None) -> None:
-        self._aws, self._table, self._site = aws, table, site
+    def __init__(self, aws: Aws, table: str, site: Site | None, nodes: Iterable[Node] | None) -> None:
+        self._aws, self._table = aws, table
         self._book: Book | None = None
         self._revision = -1
+        self._site = site if site is not None else self._read_site()
         if nodes is not None:
             self._set_nodes(list(nodes))
 
@@ -73,20 +107,20 @@ class DynamoStore:
                     continue
                 if self._book is not None and head.revision == self._revision:
                     return self._book
-                rows = [_row(item) for item in self._query(LIVE)]
+                rows = [row_of(item) for item in self._query(LIVE)]
                 before, head = head, self._head()
                 if head == before:  # nobody wrote meanwhile
                     self._book = apply(Book(self._site, {}), [Change(row, row.version) for row in rows])
                     self._revision = head.revision
                     return self._book
-        raise GpuctlError(f"read the table {self._table}", "others write all the time", "try again")
+        raise StoreError(f"read the table {self._table}", "others write all the time", "try again")
 
     def identity(self) -> str:
         """Random id of this table, made once; its nodes obey no other one."""
         existing = self._get(IDENTITY, FIRST)
         if existing is None:
-            item = {**_key(IDENTITY, FIRST), "id": _text(secrets.token_hex(16))}
-            self._transact([_put(item, _NEW)], secrets.token_hex(16))
+            item = {**item_key(IDENTITY, FIRST), "id": text(secrets.token_hex(16))}
+            self._transact([put(item, NEW)], secrets.token_hex(16))
             existing = self._get(IDENTITY, FIRST)
         return (existing or {"id": {"S": ""}})["id"]["S"]
 
@@ -109,16 +143,16 @@ class DynamoStore:
             return live
         with self._errors("read"):
             item = self._get(f"reservation/{id_}", FIRST)
-            return None if item is None else cast(Reservation, _row(item))
+            return None if item is None else cast(Reservation, row_of(item))
 
     def finished(self, person: str | None, most: int) -> Sequence[Reservation]:
         with self._errors("read"):
             items = self._query(OVER if person is None else f"{OVER}/{person}", most=most)
-            return [cast(Reservation, _row(item)) for item in items]
+            return [cast(Reservation, row_of(item)) for item in items]
 
     def history(self, subject: str | None, most: int) -> Sequence[AuditEntry]:
         with self._errors("read"):
-            items = self._query(HISTORY if subject is None else f"{HISTORY}/{subject}", most=most)
+            items = self._query(HISTORY if subject is None else history_of(subject), most=most)
             entries = [AuditEntry(**plain) for item in items for plain in reversed(json.loads(item["body"]["S"]))]
             return entries[:most]
 
@@ -126,9 +160,66 @@ class DynamoStore:
         with self._errors("write"):
             items = self._query(RECEIPTS, until=f"{before_at:012d}")
             for item in items:
-                receipt = _key(f"receipt/{item['key']['S']}", FIRST)
-                self._transact([_delete(receipt), _delete(_key(RECEIPTS, item["sk"]["S"]))], secrets.token_hex(16))
+                receipt = item_key(f"receipt/{item['key']['S']}", FIRST)
+                self._transact([delete(receipt), delete(item_key(RECEIPTS, item["sk"]["S"]))], secrets.token_hex(16))
             return len(items)
+
+    # ---- a service and functions ----------------------------------------------------------------------------------
+
+    def put_site(self) -> None:
+        """Store the rules of the site, for functions."""
+        with self._errors("write"):
+            self._put(item_key(SITE, FIRST), encode_site(self._site))
+
+    def put_report(self, report: Report) -> None:
+        """Store the condition of nodes; `InvalidInput` if another service has done so within `FRESH_S`."""
+        condition: dict[str, Any] = {
+            "ConditionExpression": f"{NEW} OR #h = :holder OR #a < :old",
+            "ExpressionAttributeNames": {"#h": "holder", "#a": "at"},
+            "ExpressionAttributeValues": {":holder": text(report.holder), ":old": whole(report.at - FRESH_S)},
+        }
+        item = {**item_key(REPORT, FIRST), "holder": text(report.holder), "at": whole(report.at)}
+        item["body"] = text(json.dumps(dict(report.unknown)))
+        with self._errors("write"):
+            if self._transact([put(item, **condition)], secrets.token_hex(16)):
+                other = self.report()
+                wrong = f"the service {other.holder if other else 'of somebody else'} serves this table already"
+                hint = f"stop that one first, and wait for {FRESH_S} s"
+                raise InvalidInput(f"use the table {self._table}", wrong, hint)
+
+    def report(self) -> Report | None:
+        """The condition of nodes as their service has reported it last."""
+        with self._errors("read"):
+            item = self._get(REPORT, FIRST)
+            if item is None:
+                return None
+            return Report(item["holder"]["S"], int(item["at"]["N"]), json.loads(item["body"]["S"]))
+
+    def put_answer(self, sender: str, key: str, answer: Mapping[str, Any]) -> None:
+        """Store the answer to a call, which its sender alone reads; DynamoDB deletes it after a day or later."""
+        text = json.dumps(answer, separators=(",", ":"))
+        body = base64.b64encode(zlib.compress(text.encode())).decode()
+        if len(body) > ANSWER_BYTES:
+            hint = "log in to the machine of the service for it"
+            answer = {
+                "error": "cannot answer: the answer is too long",
+                "hint": hint,
+                "exit_code": GpuctlError.exit_code,
+            }
+            body = base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+        with self._errors("write"):
+            self._put({**answer_key(sender, key), "expires": whole(int(time.time()) + DAY)}, body)
+
+    def _put(self, place: Item, body: str) -> None:
+        self._transact([put({**place, "body": text(body)})], secrets.token_hex(16))
+
+    def _read_site(self) -> Site:
+        with self._errors("read"):
+            item = self._get(SITE, FIRST)
+            if item is None:
+                hint = f"start `gpuctl reservations serve --table {self._table}` once"
+                raise InvalidInput(f"use the table {self._table}", "no service has served it yet", hint)
+            return decode_site(item["body"]["S"])
 
     # ---- commits --------------------------------------------------------------------------------------------------
 
@@ -137,9 +228,9 @@ class DynamoStore:
         for number in range(TRIES):
             _wait(number)
             book, revision = self.load(), self._revision
-            _check(book, decision.changes)
+            check_versions(book, decision.changes)
             token = secrets.token_hex(16)
-            actions = [*_actions(decision, revision + 1, token), *(_delete(_live_key(node)) for node in removed)]
+            actions = [*actions_of(decision, revision + 1, token), *(delete(live_key(node)) for node in removed)]
             if self._write(actions, revision, token):
                 tables = apply(book, decision.changes)
                 nodes = {name: node for name, node in tables.nodes.items() if node not in removed}
@@ -150,7 +241,7 @@ class DynamoStore:
 
     def _write(self, actions: Sequence[Action], revision: int, token: str) -> bool:
         """Write the actions of a commit; False if others have written since this revision. `Conflict` as `commit`."""
-        if len(actions) >= MOST_ACTIONS or _size(actions) > MOST_BYTES:
+        if len(actions) >= MOST_ACTIONS or size_of(actions) > MOST_BYTES:
             return self._write_staged(actions, revision, token)
         failed = self._transact([self._next_head(revision), *actions], token)
         if failed and self._has_committed(revision + 1, token):  # its first answer was lost
@@ -166,9 +257,9 @@ class DynamoStore:
         """
         for action in actions:
             self._check_new(action)
-        for number, part in enumerate(_parts(actions, MOST_ACTIONS * MOST_ACTIONS, STAGED_BYTES)):
-            item = {**_key(f"staged/{token}", f"{number:06d}"), "body": _text(json.dumps(part))}
-            self._transact([_put(item)], secrets.token_hex(16))
+        for number, part in enumerate(parts(actions, MOST_ACTIONS * MOST_ACTIONS, STAGED_BYTES)):
+            item = {**item_key(f"staged/{token}", f"{number:06d}"), "body": text(json.dumps(part))}
+            self._transact([put(item)], secrets.token_hex(16))
         if self._transact([self._next_head(revision, token)], token) and self._head() != _Head(revision + 1, token):
             return self._has_committed(revision + 1, token)
         self._roll_forward(_Head(revision + 1, token))
@@ -183,24 +274,24 @@ class DynamoStore:
         is_pending = {
             "ConditionExpression": "#p = :token",
             "ExpressionAttributeNames": {"#p": "pending"},
-            "ExpressionAttributeValues": {":token": _text(head.pending)},
+            "ExpressionAttributeValues": {":token": text(head.pending)},
         }
-        check = {"ConditionCheck": {"Key": _key(HEAD, FIRST), **is_pending}}
+        check = {"ConditionCheck": {"Key": item_key(HEAD, FIRST), **is_pending}}
         actions = [action for item in staged for action in json.loads(item["body"]["S"])]
-        writes = [_without_condition(action) for action in actions if "ConditionCheck" not in action]
-        for part in _parts(writes, MOST_ACTIONS - 1, MOST_BYTES):
+        writes = [without_condition(action) for action in actions if "ConditionCheck" not in action]
+        for part in parts(writes, MOST_ACTIONS - 1, MOST_BYTES):
             if self._transact([check, *part], secrets.token_hex(16)):
                 return  # another one has ended it
-        end = {"Update": {"Key": _key(HEAD, FIRST), "UpdateExpression": "REMOVE #p", **is_pending}}
+        end = {"Update": {"Key": item_key(HEAD, FIRST), "UpdateExpression": "REMOVE #p", **is_pending}}
         self._transact([end], secrets.token_hex(16))
         for item in staged:
-            self._transact([_delete(_key(partition, item["sk"]["S"]))], secrets.token_hex(16))
+            self._transact([delete(item_key(partition, item["sk"]["S"]))], secrets.token_hex(16))
 
     def _next_head(self, revision: int, pending: str = "") -> Action:
-        values = {":next": _number(revision + 1), ":now": _number(revision), ":pending": _text(pending)}
-        condition = "#r = :now" if revision else _NEW
+        values = {":next": whole(revision + 1), ":now": whole(revision), ":pending": text(pending)}
+        condition = "#r = :now" if revision else NEW
         update: dict[str, Any] = {
-            "Key": _key(HEAD, FIRST),
+            "Key": item_key(HEAD, FIRST),
             "UpdateExpression": f"SET #r = :next{', #p = :pending' if pending else ''}",
             "ConditionExpression": f"{condition} AND attribute_not_exists(#p)",
             "ExpressionAttributeNames": {"#r": "revision", "#p": "pending"},
@@ -215,13 +306,13 @@ class DynamoStore:
     def _check_new(self, action: Action) -> None:
         """`Conflict` if an item exists that an action of a staged commit must not replace."""
         [(kind, content)] = action.items()
-        if content.get("ConditionExpression") == _NEW:
+        if content.get("ConditionExpression") == NEW:
             place = content["Key"] if kind == "ConditionCheck" else content["Item"]
             if self._get(place["pk"]["S"], place["sk"]["S"]) is not None:
                 raise Conflict(f"{place['pk']['S']} exists already")
 
     def _has_committed(self, revision: int, token: str) -> bool:
-        item = self._get(HISTORY, _latest_first(revision))
+        item = self._get(HISTORY, latest_first(revision))
         return item is not None and item["token"]["S"] == token
 
     def _set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -245,7 +336,7 @@ class DynamoStore:
         return _Head(0) if item is None else _Head(int(item["revision"]["N"]), item.get("pending", {"S": ""})["S"])
 
     def _get(self, partition: str, sort: str) -> Item | None:
-        parameters = {"TableName": self._table, "Key": _key(partition, sort), "ConsistentRead": True}
+        parameters = {"TableName": self._table, "Key": item_key(partition, sort), "ConsistentRead": True}
         [answer] = self._aws.read(self._request("read", "GetItem", parameters), dict[str, Any])
         return answer.get("Item")
 
@@ -255,7 +346,7 @@ class DynamoStore:
             "TableName": self._table,
             "ConsistentRead": True,
             "KeyConditionExpression": "pk = :pk AND sk < :until" if until else "pk = :pk",
-            "ExpressionAttributeValues": {":pk": _text(partition), **({":until": _text(until)} if until else {})},
+            "ExpressionAttributeValues": {":pk": text(partition), **({":until": text(until)} if until else {})},
             **({"Limit": most} if most else {}),
         }
         return self._aws.read(self._request("read", "Query", parameters, "Items", most), dict[str, Any])
@@ -293,126 +384,24 @@ class DynamoStore:
         except (ValueError, TypeError, KeyError) as error:
             wrong = f"an item cannot be read: {error}"
             raise GpuctlError(f"{verb} the table {self._table}", wrong, "restore it to a point in time") from error
+        except (Unreachable, NoAnswer) as error:
+            raise StoreError(error.doing, error.wrong, error.hint) from error
 
 
-# ---- items -----------------------------------------------------------------------------------------------------------
+def answer_key(sender: str, key: str) -> Item:
+    """Key of an answer; its partition is named after the sender, which policies compare (`dynamodb:LeadingKeys`)."""
+    return item_key(f"answers/{sender}", key)
 
 
-def _actions(decision: Decision, revision: int, token: str) -> list[Action]:
-    """Actions of a transaction that write a decision as this revision."""
-    actions = [action for change in decision.changes for action in _row_actions(change)]
-    receipt = decision.receipt
-    if receipt is not None:
-        body = {"body": _text(json.dumps(asdict(receipt)))}
-        actions.append(_put({**_key(f"receipt/{receipt.key}", FIRST), **body}, _NEW))
-        actions.append(_put({**_key(RECEIPTS, f"{receipt.at:012d} {receipt.key}"), "key": _text(receipt.key)}))
-    by_subject: dict[str, list[AuditEntry]] = {}
-    for entry in decision.entries:
-        by_subject.setdefault(entry.subject, []).append(entry)
-    histories = {HISTORY: decision.entries, **{f"{HISTORY}/{name}": rows for name, rows in by_subject.items()}}
-    for partition, entries in histories.items():
-        body = {"body": _text(json.dumps([asdict(entry) for entry in entries])), "token": _text(token)}
-        actions.append(_put({**_key(partition, _latest_first(revision)), **body}))
-    return actions
-
-
-def _row_actions(change: Change) -> list[Action]:
-    row, actions = change.row, list[Action]()
-    item = {"kind": _text(key(row)[0]), "version": _number(row.version), "body": _text(encode(row))}
-    if not is_over(row):
-        actions.append(_put({**_live_key(row), **item}, **_of_version(change.expected)))
-    elif change.expected:
-        actions.append(_delete(_live_key(row), **_of_version(change.expected)))
-    if isinstance(row, Reservation) and is_over(row):
-        sort = f"{_latest_first(row.finished_at or 0)} {row.id}"
-        actions += [
-            _put({**place, **item})
-            for place in (_key(f"reservation/{row.id}", FIRST), _key(OVER, sort), _key(f"{OVER}/{row.person}", sort))
-        ]
-    elif isinstance(row, Reservation) and change.expected == 0:  # an id is not used again
-        place = _key(f"reservation/{row.id}", FIRST)
-        actions.append({"ConditionCheck": {"Key": place, "ConditionExpression": _NEW}})
-    return actions
-
-
-def _of_version(expected: int) -> dict[str, Any]:
-    """Condition on the version of an item. One of version 0 may exist: a node that nobody has changed."""
-    return {
-        "ConditionExpression": "#v = :version" if expected else f"{_NEW} OR #v = :version",
-        "ExpressionAttributeNames": {"#v": "version"},
-        "ExpressionAttributeValues": {":version": _number(expected)},
-    }
-
-
-def _check(book: Book, changes: Sequence[Change]) -> None:
-    """`Conflict` if a row of a snapshot is not of the version that a change expects."""
-    tables: Mapping[str, Mapping[str, Row]] = {
-        "reservation": book.reservations,
-        "node": book.nodes,
-        "usage": book.usage,
-        "disk": book.disks,
-        "clock": {"clock": book.clock},
-    }
-    for change in changes:
-        kind, name = key(change.row)
-        row = tables[kind].get(name)
-        if (row.version if row else 0) != change.expected:
-            raise Conflict(f"{kind} {name} is not of version {change.expected}")
-
-
-def _row(item: Item) -> Row:
-    return decode(item["kind"]["S"], item["body"]["S"])
-
-
-def _live_key(row: Row) -> Item:
-    return _key(LIVE, "/".join(key(row)))
-
-
-def _latest_first(number: int) -> str:
-    return f"{LATEST - number:013d}"
-
-
-def _key(partition: str, sort: str) -> Item:
-    return {"pk": _text(partition), "sk": _text(sort)}
-
-
-def _text(value: str) -> dict[str, str]:
-    return {"S": value}
-
-
-def _number(value: int) -> dict[str, str]:
-    return {"N": str(value)}
-
-
-def _put(item: Item, condition: str = "", **more: Any) -> Action:
-    return {"Put": {"Item": item, **({"ConditionExpression": condition} if condition else {}), **more}}
-
-
-def _delete(place: Item, **more: Any) -> Action:
-    return {"Delete": {"Key": place, **more}}
-
-
-def _without_condition(action: Action) -> Action:
-    [(kind, content)] = action.items()
-    return {kind: {name: content[name] for name in ("Item", "Key") if name in content}}
-
-
-def _size(actions: Sequence[Action]) -> int:
-    return len(json.dumps(actions).encode())
-
-
-def _parts(actions: Sequence[Action], most: int, most_bytes: int) -> Iterator[Sequence[Action]]:
-    """The actions in parts of bounded number and size; one action is always a part."""
-    part, size = list[Action](), 0
-    for action in actions:
-        added = _size([action])
-        if part and (len(part) == most or size + added > most_bytes):
-            yield part
-            part, size = [], 0
-        part.append(action)
-        size += added
-    if part:
-        yield part
+def read_answer(aws: Aws, table: str, sender: str, key: str) -> dict[str, Any] | None:
+    """The answer to a call of the sender, None before it exists."""
+    parameters = {"TableName": table, "Key": answer_key(sender, key), "ConsistentRead": True}
+    request = Request("read the answer", "dynamodb", "GetItem", "", parameters)
+    [item] = aws.read(request, lambda page: page.get("Item"))
+    if item is None:
+        return None
+    answer: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(item["body"]["S"])))
+    return answer
 
 
 def _wait(number: int) -> None:
