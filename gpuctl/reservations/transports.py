@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.edges import unix_socket
-from gpuctl.edges.aws import Aws, Request
+from gpuctl.edges.aws import Aws, Request, code_of
 from gpuctl.reservations.stores.dynamodb import read_answer
 
 AWS_PREFIX = "aws:"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,39}")  # of a deployment: its queue, function and table have it, too
 ANSWER_S, POLL_S = 60, 0.5
+NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")  # ends of codes
 
 
 class Transport(Protocol):
@@ -84,7 +85,13 @@ class QueueTransport:
         if self._identity is None:
             doing = "find the queue"
             request = Request(doing, "sqs", "GetQueueUrl", "", {"QueueName": self._name})
-            [queue] = self._aws.read(request, lambda page: str(page["QueueUrl"]))
+            try:
+                [queue] = self._aws.read(request, lambda page: str(page["QueueUrl"]))
+            except GpuctlError as error:
+                if not code_of(error).endswith(NO_QUEUE):
+                    raise
+                wrong = f"the account has no queue {self._name} in this region"
+                raise InvalidInput(doing, wrong, "check the name after aws:, AWS_REGION and AWS_PROFILE") from error
             identity = Request("read who we are", "sts", "GetCallerIdentity")
             [sender] = self._aws.read(identity, lambda page: str(page["UserId"]))
             self._identity = queue, sender

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.edges.aws import Aws, NoAnswer
 from gpuctl.reservations.client import Client, Refused
 from gpuctl.reservations.queue_calls import PASS, QueueCalls
@@ -314,3 +315,19 @@ def test_the_client_sends_by_the_queue_and_reads_its_answers(lab: Lab, monkeypat
         assert bob.send(Cancel(row["id"]))["message"] == "cancelled"
         with pytest.raises(Refused, match="not answered by messages"):
             bob.logs(row["id"], "gpu-1")
+
+
+def test_a_deployment_that_does_not_exist_is_bad_input(lab: Lab) -> None:
+    with pytest.raises(InvalidInput, match="has no queue missing"):
+        Client(Path("aws:missing")).state()
+    with pytest.raises(InvalidInput, match="no name of a deployment"):
+        Client(Path("aws:"))
+    assert lab.people() == []
+
+
+def test_without_an_answer_the_client_says_that_the_call_may_still_be_carried_out(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuctl.reservations.transports.ANSWER_S", 0.01)
+    with pytest.raises(Unreachable, match="it may still be carried out"):
+        QueueTransport(Aws(), lab.name).call({"do": "state"})
