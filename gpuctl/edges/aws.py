@@ -55,13 +55,14 @@ class NoAnswer(Unreachable):
 @dataclass(frozen=True)
 class Request:
     """A request. `operation`: as in AWS's documentation. `items`: the list in its answer that is wanted; "" for the
-    answer itself. `doing` completes "cannot …"."""
+    answer itself. `doing` completes "cannot …". `most`: items after which no further page is read; 0 for all."""
 
     doing: str
     service: str
     operation: str
     items: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    most: int = 0
 
     @property
     def action(self) -> str:
@@ -170,6 +171,8 @@ class Aws:
                 wrong = f"AWS lists more than {MOST_ITEMS:,} objects"
                 raise GpuctlError(request.doing, wrong, "ask for fewer, such as one VPC")
             yield from items
+            if 0 < request.most <= count:
+                return
 
     def _pages(self, request: Request) -> Iterator[Mapping[str, Any]]:
         from botocore import xform_name
@@ -212,6 +215,16 @@ def code_of(error: BaseException) -> str:
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, Mapping) else ""
 
 
+def cancellation_reasons(error: BaseException) -> Sequence[str]:
+    """Codes of the actions of a transaction that DynamoDB has cancelled, in their order; "None" for a good one.
+
+    Empty if the error is another one.
+    """
+    response = getattr(error.__cause__, "response", None)
+    reasons = response.get("CancellationReasons", ()) if isinstance(response, Mapping) else ()
+    return [str(reason.get("Code", "None")) for reason in reasons]
+
+
 def converted(answers: list[Any] | GpuctlError, convert: Callable[[list[Any]], Item], doing: str) -> Item | GpuctlError:
     """A value from answers; the error of a request that failed, or of an answer that lacks something."""
     if isinstance(answers, GpuctlError):
@@ -244,7 +257,7 @@ THROTTLED = frozenset(
     [
         *("Throttling", "ThrottlingException", "ThrottledException", "EC2ThrottledException", "RequestThrottled"),
         *("RequestThrottledException", "RequestLimitExceeded", "Client.RequestLimitExceeded"),
-        *("TooManyRequestsException", "SlowDown"),
+        *("TooManyRequestsException", "SlowDown", "ProvisionedThroughputExceededException"),
     ]
 )
 DENIED = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")

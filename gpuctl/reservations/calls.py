@@ -20,7 +20,7 @@ def nothing_left(content: Mapping[str, Any]) -> None:
     """Refuse fields that nobody reads: one with a name in it would look like an identity."""
     if content:
         wrong = f"the call has unknown fields: {', '.join(sorted(content))}"
-        raise InvalidInput(DOING, wrong, "the caller is who the socket proves, never a field")
+        raise InvalidInput(DOING, wrong, "the caller is who the connection proves, never a field")
 
 
 def build(kind: type[Built], content: Any) -> Built:

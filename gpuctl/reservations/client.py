@@ -10,7 +10,6 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.core.text import named
-from gpuctl.edges import unix_socket
 from gpuctl.reservations.agent import PodLogin
 from gpuctl.reservations.rules import requests
 from gpuctl.reservations.rules.access import AddUser, RemoveUser
@@ -18,6 +17,7 @@ from gpuctl.reservations.rules.commands import Cancel, Edit, Extend, Keep
 from gpuctl.reservations.rules.disks import DiskCommand
 from gpuctl.reservations.rules.model import Limits
 from gpuctl.reservations.rules.requests import Catalogue, Offer, Request
+from gpuctl.reservations.transports import transport
 
 SOCKET = Path("/run/gpuctl-reservations/socket")
 Plain = dict[str, Any]
@@ -33,10 +33,10 @@ class Refused(GpuctlError):
 
 
 class Client:
-    """The service at a Unix socket; it knows the caller from the kernel."""
+    """The service at an address; it knows the caller from the transport."""
 
-    def __init__(self, socket: Path = SOCKET) -> None:
-        self.socket = socket
+    def __init__(self, address: Path = SOCKET) -> None:
+        self.socket, self._transport = address, transport(address)
 
     def state(self) -> Plain:
         return self._call({"do": "state"})
@@ -70,7 +70,7 @@ class Client:
     def tunnel(self, id_: str, node: str, source: int, sink: int) -> None:
         """Connect two file descriptors with the sshd of a session, until either side closes."""
         call = {"do": "tunnel", "reservation": id_, "node": node}
-        _checked(unix_socket.connect(self.socket, call, source, sink))
+        _checked(self._transport.connect(call, source, sink))
 
     def mine(
         self,
@@ -115,7 +115,7 @@ class Client:
             return self._call(call)
 
     def _call(self, call: Plain) -> Plain:
-        return _checked(unix_socket.call(self.socket, call))
+        return _checked(self._transport.call(call))
 
 
 def _for(row: Plain, person: str) -> Plain:

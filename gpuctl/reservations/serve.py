@@ -24,14 +24,13 @@ from gpuctl.edges.metrics_server import WEB_PAGE
 from gpuctl.edges.public_keys import github_user
 from gpuctl.engine import gpu_sessions, gpuhost_gpus, gpuhost_host
 from gpuctl.reservations.agent import DiskAgent, NodeAgent
+from gpuctl.reservations.database import Database, FileDatabase, Stored, TableDatabase
 from gpuctl.reservations.local_node import adopt_sessions, local_node
 from gpuctl.reservations.rules.model import Caller, Limits, Node, Site
 from gpuctl.reservations.service import Service
-from gpuctl.reservations.stores.sqlite import SqliteStore
 from gpuctl.reservations.web_page import WebPage
 
 STATE = Path("/var/lib/gpuctl/reservations")
-DATABASE = "reservations.db"
 DOING = "serve reservations"
 PASS_S, SOON_S = 10, 2  # between two passes; while a node has not ended with an order
 END_S = 1  # for the end of a thread; one that waits for GitHub is left, and ends with the process
@@ -73,17 +72,11 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Content of the database: the identity of the service for its nodes, and nodes. `label`: its text in messages."""
-
-    identity: str
-    label: str
-    nodes: Mapping[str, Node]
-
-
-@dataclass(frozen=True)
 class ServeOptions:
-    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root. `web`: address of the page."""
+    """`gpu_type` None: by the driver's model name. `admins`: accounts beside root. `web`: address of the page.
+
+    `table`: of DynamoDB, which functions share; "" for a file in `state`.
+    """
 
     socket: Path
     state: Path = STATE
@@ -93,6 +86,7 @@ class ServeOptions:
     root: Path = Path("/")
     web: tuple[str, int] | None = None
     github_token: str = ""
+    table: str = ""
 
 
 @contextmanager
@@ -107,12 +101,12 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
     with alone(options.state):
         if local:
             adopt_sessions(options.root, options.state)
-        fleet = ask(stored(options.state))
+        database = _database(options)
+        fleet = ask(database.stored())
         # A node may know orders that the database does not. No service gives an order a millisecond.
         nodes = [replace(node, fence=time.time_ns() // 1_000_000) for node in fleet.nodes]
-        store = SqliteStore(options.state / DATABASE, replace(fleet.site, limits=options.limits), nodes)
         service = Service(
-            store,
+            database.open(replace(fleet.site, limits=options.limits), nodes),
             fleet.agents,
             lambda: int(time.time()),
             fleet.doubts,
@@ -122,6 +116,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
             has_account=has_account,
         )
         service.pass_once()
+        database.report(service.nodes)
         if local and service.silence:  # a service without any node is a mistake
             hint = "see that /dev supports access lists, and its state can be read"
             raise GpuctlError(DOING, next(iter(service.silence.values())), hint)
@@ -136,6 +131,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
 
         def step() -> int:
             service.pass_once()
+            database.report(service.nodes)
             keys.check()
             return SOON_S if service.waiting or service.disks.waiting else PASS_S
 
@@ -145,7 +141,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
         keys = _Repeated(service.refresh_keys)
         with serving, unix_socket.serving(options.socket, answer), keys.running():
             yield step
-        store.close()
+        database.close()
 
 
 class _Repeated:
@@ -231,13 +227,8 @@ def alone(state: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def stored(state: Path) -> Stored:
-    """The identity and the nodes of a database, which is made if there is none."""
-    store = SqliteStore(state / DATABASE, Site(), None)
-    try:
-        return Stored(store.identity(), f"{os.uname().nodename}:{state.absolute()}", store.load().nodes)
-    finally:
-        store.close()
+def _database(options: ServeOptions) -> Database:
+    return TableDatabase(options.state, options.table) if options.table else FileDatabase(options.state)
 
 
 def make_folders(options: ServeOptions) -> None:

@@ -14,9 +14,10 @@ from gpuctl.edges.kube import config
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.eks.gpu_pod import model
 from gpuctl.reservations.agent import PodAgent
+from gpuctl.reservations.database import Stored
 from gpuctl.reservations.rules.model import Node, Site
 from gpuctl.reservations.rules.requests import ALIASES
-from gpuctl.reservations.serve import Fleet, Stored, type_of
+from gpuctl.reservations.serve import Fleet, type_of
 from gpuctl.workflows.reservations_pods import ClusterSite, PodNode, PodsRequest, withdrawn
 
 Object = dict[str, Any]

@@ -15,8 +15,9 @@ from gpuctl.hosts.plan import find_inventory, targets
 from gpuctl.nodes.model import Facts
 from gpuctl.reservations import serve
 from gpuctl.reservations.agent import Unable, Visit, VisitedNode
+from gpuctl.reservations.database import Stored
 from gpuctl.reservations.rules.model import Node
-from gpuctl.reservations.serve import Fleet, Stored
+from gpuctl.reservations.serve import Fleet
 from gpuctl.workflows import nodes
 
 FORKS = 32

@@ -33,10 +33,10 @@ from gpuctl.reservations.agent import (
     PodLogin,
     PodValues,
 )
+from gpuctl.reservations.database import Stored
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.reconcile import Observation, Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
-from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import eks_pod, eks_pod_jupyter, eks_pod_keys, reservations_pod_objects
 from gpuctl.workflows.eks_access import Place
 from gpuctl.workflows.eks_pod_read import touch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpuctl.edges.aws import Aws
 from gpuctl.reservations.rules import disks
 from gpuctl.reservations.rules.commands import Cancel, Command, Message, Submit, handle, receipt_key
 from gpuctl.reservations.rules.decision import Change, Decision, Draft
@@ -16,8 +17,11 @@ from gpuctl.reservations.rules.model import AuditEntry, Clock, Disk, Node, Recei
 from gpuctl.reservations.rules.plan import plan
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.stores.base import Conflict, Store
+from gpuctl.reservations.stores.dynamodb import DynamoStore
 from gpuctl.reservations.stores.memory import MemoryStore
 from gpuctl.reservations.stores.sqlite import SqliteStore
+from tests.rig.aws_endpoint import moto_endpoint
+from tests.rig.reservations.aws_table import aws_login, new_table
 from tests.rig.reservations.books import ADA, BOB, NOW
 from tests.rig.reservations.world import ALL, World
 
@@ -25,10 +29,25 @@ NODES = [Node(f"gpu-{number}", "h100", (None,) * 8) for number in (1, 2)]
 Factory = Callable[[], Store]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    with moto_endpoint() as url:
+        yield url
+
+
+@pytest.fixture
+def endpoint(moto: str) -> Iterator[str]:
+    with aws_login(moto):
+        yield moto
+
+
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> Factory:
     if request.param == "memory":
         return lambda: MemoryStore(Site(), NODES)
+    if request.param == "dynamodb":
+        table, aws = new_table(request.getfixturevalue("endpoint")), Aws()
+        return lambda: DynamoStore(aws, table, Site(), NODES)
     return lambda: SqliteStore(tmp_path / "reservations.db", Site(), NODES)
 
 
@@ -162,3 +181,11 @@ def test_random_histories_hold_on_sqlite(tmp_path: Path, seed: int) -> None:
         return SqliteStore(tmp_path / "history.db", site, nodes)
 
     assert World(seed, ALL, sqlite).run(steps=15).states == World(seed, ALL).run(steps=15).states
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_random_histories_hold_on_dynamodb(endpoint: str, seed: int) -> None:
+    def dynamodb(site: Site, nodes: list[Node]) -> Store:
+        return DynamoStore(Aws(), new_table(endpoint), site, nodes)
+
+    assert World(seed, ALL, dynamodb).run(steps=15).states == World(seed, ALL).run(steps=15).states

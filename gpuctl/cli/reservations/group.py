@@ -12,6 +12,7 @@ _COMMANDS = (
 )
 _MEMBERS = {name: f"gpuctl.cli.reservations.commands:{name.replace('-', '_')}_" for name in _COMMANDS}
 _MEMBERS["disk"] = "gpuctl.cli.reservations.disk:disk"
+_MEMBERS["deploy"] = "gpuctl.cli.reservations.deploy:deploy_"
 _MEMBERS["serve"] = "gpuctl.cli.reservations.serve:serve_"
 
 

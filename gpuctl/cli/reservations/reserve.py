@@ -27,7 +27,7 @@ socket_option = click.option(
     default="/run/gpuctl-reservations/socket",
     show_default=True,
     envvar="GPUCTL_RESERVATIONS_SOCKET",
-    help="Socket of the service.",
+    help="Socket of the service, or aws:NAME for a deployment on AWS.",
 )
 
 

@@ -17,8 +17,9 @@ from gpuctl.cli.shared.options import Finite
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.reservations.database import Stored
     from gpuctl.reservations.rules.model import Limits
-    from gpuctl.reservations.serve import Fleet, Stored
+    from gpuctl.reservations.serve import Fleet
     from gpuctl.workflows.reservations_pods import PodsRequest
 
 
@@ -54,6 +55,7 @@ class ServeCommand:
     lost_after: float
     idle_after: float | None
     state: Path
+    table: str
     github_token: Path | None
     web: str
     print_unit: bool
@@ -120,6 +122,13 @@ pod_options = options.together(
         help="Folder of the database.",
     ),
     click.option(
+        "--table",
+        metavar="NAME",
+        default="",
+        callback=options.not_empty,
+        help="Table of DynamoDB with the reservations, which `reservations deploy` describes.  [default: in --state]",
+    ),
+    click.option(
         "--github-token",
         metavar="FILE",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -153,7 +162,14 @@ def serve_(request: ServeCommand) -> None:
     token = _token(request.github_token)
     ask, limits = _nodes(request), _limits(request)
     serve_options = serve.ServeOptions(
-        request.socket, request.state, request.gpu_type, tuple(request.admins), limits, web=at, github_token=token
+        request.socket,
+        request.state,
+        request.gpu_type,
+        tuple(request.admins),
+        limits,
+        web=at,
+        github_token=token,
+        table=request.table,
     )
     with serve.running(serve_options, ask) as step:
         click.echo(f"reservations are served at {request.socket}", err=True)
@@ -217,6 +233,9 @@ def _check(command: ServeCommand) -> None:
     request = command.pods
     if command.limit and command.inventory is None:
         raise InvalidInput(serve.DOING, "--limit chooses hosts of an inventory", "add --inventory NAME")
+    if command.table and not request.context:
+        hint = "add --context NAME: who sends messages has no account of hosts"
+        raise InvalidInput(serve.DOING, "--table is for the nodes of a cluster", hint)
     if not request.context:
         used = [name for name, value in vars(request).items() if value and name not in ("context", "disk_size")]
         if used:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.reservations.rules.decision import Decision
 from gpuctl.reservations.rules.model import AuditEntry, Book, Receipt, Reservation
 
 
 class Conflict(Exception):
     """A row is no longer of the version that was decided on; nothing was written. Load again and decide again."""
+
+
+class StoreError(GpuctlError):
+    """The store could not be read or written, for now: the same call may succeed later."""
 
 
 class Store(Protocol):

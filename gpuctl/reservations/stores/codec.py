@@ -13,10 +13,12 @@ from gpuctl.reservations.rules.model import (
     Disk,
     DiskState,
     GithubKeys,
+    Limits,
     Node,
     NodeState,
     Reservation,
     Row,
+    Site,
     Slot,
     State,
     Usage,
@@ -30,6 +32,17 @@ def encode(row: Row) -> str:
 def decode(kind: str, text: str) -> Row:
     """The row of a kind (`decision.key`); ValueError, TypeError or KeyError if the text is not one."""
     return _DECODERS[kind](json.loads(text))
+
+
+def encode_site(site: Site) -> str:
+    return json.dumps(asdict(site), separators=(",", ":"))
+
+
+def decode_site(text: str) -> Site:
+    """The rules of a site; ValueError, TypeError or KeyError if the text has none."""
+    plain = json.loads(text)
+    limits = Limits(**{**plain["limits"], "warnings_min": tuple(plain["limits"]["warnings_min"])})
+    return Site(**{**plain, "limits": limits})
 
 
 def _reservation(plain: dict[str, Any]) -> Reservation:

@@ -6,7 +6,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +14,7 @@ from gpuctl.reservations.rules.decision import Change, Decision, apply, is_over,
 from gpuctl.reservations.rules.model import AuditEntry, Book, Disk, Node, Receipt, Reservation, Row, Site
 from gpuctl.reservations.stores.base import Conflict
 from gpuctl.reservations.stores.codec import decode, encode
+from gpuctl.reservations.stores.configured_nodes import configured
 
 LAYOUT = 1  # `PRAGMA user_version` of the file
 WAIT_S = 10  # for another process that writes
@@ -180,43 +180,11 @@ class SqliteStore:
         """Take the nodes of the configuration; one that is gone leaves once nobody holds its GPUs."""
         existing = {node.name: node for node in cast(list[Node], self._select("kind = 'node'", []))}
         with self._transaction():
-            for node in nodes:
-                self._set_node(existing.pop(node.name, None), node)
-            for node in existing.values():
-                if len(node.free) < len(node.allocated):
-                    wrong = f"node {node.name} is not in the configuration, but has reservations"
-                    raise InvalidInput(f"open {self._path}", wrong, "put it back until they are over, or cancel them")
+            changes, removed = configured(existing, nodes, f"open {self._path}")
+            for change in changes:
+                self._write(change)
+            for node in removed:
                 self._db.execute("DELETE FROM rows WHERE kind = 'node' AND key = ?", [node.name])
-
-    def _set_node(self, existing: Node | None, node: Node) -> None:
-        if existing is None:
-            self._write(Change(node, 0))
-            return
-        unused = len(existing.free) == len(existing.allocated)
-        if existing.place != node.place and not unused:
-            wrong = f"node {node.name} has reservations, whose sessions are of another kind, or in another namespace"
-            hint = "name the earlier namespace and context until they are over, or another folder with --state"
-            raise InvalidInput(f"open {self._path}", wrong, hint)
-        if (existing.gpu_type, len(existing.allocated)) == (node.gpu_type, len(node.allocated)):
-            fence = max(existing.fence, node.fence)
-            login = {"address": node.address, "port": node.port}
-            facts = {
-                "efa": node.efa,
-                "uuids": node.uuids,
-                "place": node.place,
-                "zone": node.zone,
-                "fence": fence,
-                **login,
-            }
-            current = replace(existing, **facts)  # type: ignore[arg-type]
-            if current != existing:
-                self._write(Change(replace(current, version=existing.version + 1), existing.version))
-            return
-        if not unused:
-            wrong = f"node {node.name} has other GPUs than before, and reservations on them"
-            raise InvalidInput(f"open {self._path}", wrong, "keep its earlier GPUs until they are over")
-        self._db.execute("DELETE FROM rows WHERE kind = 'node' AND key = ?", [node.name])
-        self._write(Change(node, 0))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

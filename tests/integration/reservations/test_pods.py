@@ -19,7 +19,7 @@ from gpuctl.edges import ports
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.agent import NotReady
-from gpuctl.reservations.serve import stored
+from gpuctl.reservations.database import FileDatabase
 from gpuctl.workflows.reservations_disk_objects import SNAPSHOT_API, claim, claim_name
 from gpuctl.workflows.reservations_disks import ClusterDisks
 from gpuctl.workflows.reservations_pod_objects import Sizes
@@ -143,7 +143,7 @@ def _of_the_service(plane: Plane) -> dict[str, Any]:
 
 def _bring_disk(site: Site, volumes: Path) -> None:
     """The claim as gpuctl makes it, and a folder that heeds fsGroup, as a CSI driver's volumes do."""
-    plane, service = site.plane, stored(site.gpuctl.home / "state").identity
+    plane, service = site.plane, FileDatabase(site.gpuctl.home / "state").stored().identity
     made = claim(service, "root/data", "root", SIZES.disk, SIZES.storage_class)
     made["metadata"]["namespace"] = NAMESPACE
     plane.apply(made)

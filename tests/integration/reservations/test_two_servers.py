@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from gpuctl.reservations.agent import NodeSession
+from gpuctl.reservations.database import FileDatabase
 from gpuctl.reservations.rules.model import HOUR, Caller, Limits, NodeState, Site
-from gpuctl.reservations.serve import Fleet, stored
+from gpuctl.reservations.serve import Fleet
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.sqlite import SqliteStore
 from gpuctl.workflows import reservations_nodes
@@ -62,7 +63,7 @@ class Lab:
 
     def start(self) -> None:
         hosts = reservations_nodes.chosen(FleetRequest(self.inventory))
-        self.fleet: Fleet = reservations_nodes.fleet(hosts, None, stored(self.state), self.notes.append)
+        self.fleet: Fleet = reservations_nodes.fleet(hosts, None, FileDatabase(self.state).stored(), self.notes.append)
         store = SqliteStore(self.state / "reservations.db", Site(Limits(gpus_per_person=16)), self.fleet.nodes)
         self.service = Service(store, self.fleet.agents, lambda: self.now)
         self.service.pass_once()

@@ -61,7 +61,7 @@ def test_a_step_that_does_not_end_does_not_make_the_service_busy_for_ever() -> N
     lab, now = Lab(), [0.0]
     lab.send("createdisk", disk="data")
     lab.volumes.slow = True
-    work = DiskWork(lab.volumes, lab.store.load, lab.service._decide_alone, lambda: now[0])
+    work = DiskWork(lab.volumes, lab.store.load, lab.service.decisions.decide, lambda: now[0])
     lab.send("clonedisk", disk="data", copy="copy")
     for now[0], waiting in ((0.0, True), (SOON_S - 1, True), (SOON_S, False), (SOON_S + 60, False)):
         work.step()

@@ -10,8 +10,9 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations import serve
+from gpuctl.reservations.database import FileDatabase
 from gpuctl.reservations.rules.model import Caller
-from gpuctl.reservations.serve import alone, caller_of, has_account, stored, this_host
+from gpuctl.reservations.serve import alone, caller_of, has_account, this_host
 
 
 def host(root: Path, count: int, *models: str) -> Path:
@@ -73,9 +74,9 @@ def test_a_second_service_of_a_folder_is_refused_with_the_number_of_the_first(tm
 def test_the_identity_of_a_service_does_not_follow_the_name_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = stored(tmp_path)
+    before = FileDatabase(tmp_path).stored()
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "other", "", "", "")))
-    after = stored(tmp_path)
+    after = FileDatabase(tmp_path).stored()
     assert (after.identity, after.label) == (before.identity, f"other:{tmp_path}")
 
 

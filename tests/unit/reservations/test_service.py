@@ -99,7 +99,7 @@ def test_a_service_that_starts_again_knows_everything(tmp_path: Path) -> None:
     row = submit(first)["reservation"]
     again = Demo(store())
     again.nodes.update(first.nodes)
-    again.service.agents = first.nodes
+    again.service = Service(again.store, first.nodes, lambda: again.now)
     again.now = START + 60
     again.service.pass_once()
     [same] = again.state()["reservations"]
@@ -186,7 +186,7 @@ def test_after_a_node_gave_no_answer_none_of_its_orders_is_tried_in_this_pass(mo
         raise OSError("no answer")
 
     monkeypatch.setattr(demo.nodes["gpu-1"], "obey", silent)
-    monkeypatch.setattr(demo.service, "_advance", lambda: None)
+    monkeypatch.setattr(demo.service.orders, "advance", lambda: None)
     for number, row in enumerate((first, second), 3):
         command = {"reservation": row["id"]}
         demo.service.answer(ADA, {"do": "cancel", "key": f"key-000{number}", "command": command})
@@ -237,7 +237,7 @@ def test_the_queue_names_nodes_that_are_unknown_and_does_not_count_on_them() -> 
 def test_a_node_in_doubt_takes_no_new_session_and_ends_old_ones() -> None:
     demo = Demo()
     row = submit(demo)["reservation"]
-    demo.service.doubts["gpu-1"] = "MIG is enabled"
+    demo.service.nodes.doubts["gpu-1"] = "MIG is enabled"
     demo.service.pass_once()
     state = demo.state()["nodes"][0]
     assert (state["state"], state["reason"]) == ("unknown", "MIG is enabled")

@@ -21,7 +21,7 @@ def site() -> Demo:
     for number, (person, gpus) in enumerate([("ada", 4), ("<b>eve", 8), ("cy", 16)]):
         call = {"do": "submit", "key": f"key-000{number}", "request": {"gpus": gpus, "length_s": HOUR}}
         demo.service.answer(Caller(person, person), call)
-    demo.service.doubts["gpu-2"] = "MIG is enabled"
+    demo.service.nodes.doubts["gpu-2"] = "MIG is enabled"
     demo.now += 600
     return demo
 

@@ -10,8 +10,8 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.hosts.model import Target
+from gpuctl.reservations.database import Stored
 from gpuctl.reservations.rules.model import Node
-from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import nodes, reservations_nodes
 from gpuctl.workflows.reservations_nodes import FleetRequest, node_of
 

@@ -16,11 +16,11 @@ from gpuctl.edges.kube import port_stream
 from gpuctl.edges.kube.cluster import Kind, Object
 from gpuctl.edges.ssh_keys import pair
 from gpuctl.reservations.agent import InUse, NodeSession, NotObeyed, NotReady, NoWhole, PodValues, Unable
+from gpuctl.reservations.database import Stored
 from gpuctl.reservations.rules.idle import Use
 from gpuctl.reservations.rules.model import Node
 from gpuctl.reservations.rules.reconcile import Session
 from gpuctl.reservations.rules.reports import Order, OrderKind
-from gpuctl.reservations.serve import Stored
 from gpuctl.workflows import reservations_cluster
 from gpuctl.workflows.reservations_cluster import node_of
 from gpuctl.workflows.reservations_disk_objects import claim, claim_name
