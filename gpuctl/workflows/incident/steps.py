@@ -37,6 +37,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.networks import suits
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_preflight, nccl_targets, nodes
+from gpuctl.workflows.incident.acts import Acts, Ask
 from gpuctl.workflows.incident.flow import NoAnswer
 from gpuctl.workflows.nccl_targets.hosts import named
 from gpuctl.workflows.nccl_targets.model import HostOptions, NodeAccess, Notify, SlurmOptions, TargetRequest
@@ -67,8 +68,17 @@ class Steps:
             Step.TEST: self._test,
             Step.ISOLATE: self._isolate,
             Step.AUDIT: self._audit,
+            Step.RETEST: self._isolate,
+            Step.REAUDIT: self._audit,
         }
         return readers[entry.step](incident, entry)
+
+    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+        """Act with consent; `NoAnswer` if not a single node answers before it."""
+        answer = Acts(self.hosts, ask).make(incident, entry)
+        if answer.state is State.UNKNOWN and not answer.details.get("begun"):
+            self._before()  # raises if the network is lost
+        return answer
 
     def _log(self, incident: Incident, _: Entry) -> Answer:
         with open_text(_checked_log(Path(incident.request.log)), LOG_HINT) as stream:
