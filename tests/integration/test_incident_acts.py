@@ -101,7 +101,7 @@ def test_a_gpu_is_reset_once_though_gpuctl_is_killed_and_its_node_given_back(
     assert resumed.exists()
     runs = [run_history.load(run) for run in run_history.names()]
     assert [(run.command[:2], run.exit_code) for run in runs] == [
-        (["audit", "--inventory"], 0), (["nodes", "reset"], 0), (["nodes", "undrain"], 0), ([str(resumed)], 0),
+        (["audit", "--inventory"], 0), (["nodes", "reset"], 0), (["nodes", "undrain"], 0), (["incident", "start"], 0),
     ]  # fmt: skip
     page = (tmp_path / "state/incidents" / f"{name}.md").read_text()
     for run in runs:

@@ -190,14 +190,13 @@ def _reason(incident: Incident, entry: Entry) -> str:
 
 def _words(entry: Entry) -> list[str]:
     """Arguments of gpuctl that do the same, for the run record."""
-    return shlex.split(removed(entry.command)[0])[1:] or ["incident", "resume"]
+    return shlex.split(removed(entry.command)[0])[1:] or ["incident", "start"]
 
 
 def _earlier(incident: Incident, reason: str) -> RunRecord | None:
     """Run record of this act from before an interruption; None if it was never begun."""
-    for name in reversed(run_history.names()):
-        if name[:15] < incident.name[:15]:  # the time of its beginning
-            return None
+    day = incident.name[:8]  # by days, as the clock may have been set back meanwhile
+    for name in reversed([name for name in run_history.names() if name[:8] >= day]):
         try:
             run = run_history.load(name)
         except InvalidInput:  # damaged
@@ -218,7 +217,7 @@ def _as_recorded(run: RunRecord, host: str) -> Answer:
 def _recorded(entry: Entry, reason: str, subject: str, run: Callable[[], tuple[str, str]]) -> Answer:
     """Make an act on a job within a run record; `run` returns its state and a text."""
     what = removed(entry.command)[0]
-    with recorded(_words(entry), {subject: {"act": what, "reason": reason}}) as record:
+    with recorded(["incident", "start"], {subject: {"act": what, "reason": reason}}) as record:
         state, text = run()
         text = removed(text)[0]
         record.update(subject, status=state, text=text)

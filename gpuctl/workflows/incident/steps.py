@@ -18,6 +18,8 @@ from gpuctl.core.text_files import bounded_lines, open_text
 from gpuctl.domain import job_log
 from gpuctl.domain.findings import Finding, Verdict, overall, worst_first
 from gpuctl.edges import slurm
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.programs import installed
 from gpuctl.hosts import plan as host_plan
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.incident import decide, record
@@ -74,10 +76,12 @@ class Steps:
         return readers[entry.step](incident, entry)
 
     def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
-        """Act with consent; `NoAnswer` if not a single node answers before it."""
+        """Act with consent; `NoAnswer` if nothing was done because not a single node answers."""
         answer = Acts(self.hosts, ask).make(incident, entry)
-        if answer.state is State.UNKNOWN and not answer.details.get("begun"):
-            self._before()  # raises if the network is lost
+        is_of_node = entry.step is not Step.RESUME and answer.state in (State.UNKNOWN, State.REFUSED)
+        if is_of_node and not answer.details.get("begun"):
+            fleet = nodes.ask(self.hosts, 64, LIMIT_S, _ignore)
+            _need_an_answer([host.name for host in self.hosts], fleet.unasked)
         return answer
 
     def _log(self, incident: Incident, _: Entry) -> Answer:
@@ -271,6 +275,13 @@ def check(request: IncidentRequest) -> IncidentRequest:
 
     `InvalidInput` before anything is recorded or done.
     """
+    if request.resume_with and not installed(request.resume_with[0]):
+        wrong = f"{request.resume_with[0]} is no program of this machine"
+        raise InvalidInput("read --resume-with", wrong, "name a program of the PATH, or its whole path")
+    if request.context and request.slurm:
+        raise InvalidInput(DOING, "--context does not go with --slurm", "nodes are drained in one of the two")
+    if request.context:
+        kube.connect(request.context)
     if request.log:
         request = replace(request, log=str(_checked_log(Path(request.log).absolute())))
     if request.slurm:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.rig.host import wait_until
 
 
 def incident(number: str) -> Incident:
-    return flow.new(IncidentRequest("alert", job=number, slurm=True))
+    return replace(flow.new(IncidentRequest("alert", job=number, slurm=True)), name=f"20200101-000000-{number}")
 
 
 def requeued(one: Incident, questions: list[Question]) -> Answer:
