@@ -30,7 +30,10 @@ report = click.option(
     help="Folder for the post-mortem.  [default: beside the record]",
 )
 consent = click.option(
-    "--yes", "-y", is_flag=True, help="Consent to all acts but those that end work that runs: those are asked for."
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Consent to all acts but the requeue of a job that runs or was cancelled: that is asked for.",
 )
 
 

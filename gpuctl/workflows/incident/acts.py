@@ -41,7 +41,7 @@ STATES: Mapping[str, State] = {
 
 @dataclass(frozen=True)
 class Question:
-    """Question for consent. `covers_yes`: False if --yes does not answer it, as work that runs is lost."""
+    """Question for consent. `covers_yes`: False if --yes does not answer it."""
 
     text: str
     covers_yes: bool = True
@@ -100,7 +100,7 @@ class Acts:
             deed = nodes_service.restart(host, "efa", "", Consent(), LIMIT_S)
         if deed.against:
             return Answer(State.REFUSED, "; ".join(deed.against))
-        if why := self._ask(Question(f"{host.name}: {deed.what}; {deed.disturbs}")):
+        if why := self._ask(Question(f"{host.name}: {deed.what}; {deed.disturbs}; evidence: {removed(chosen.why)[0]}")):
             return Answer(State.DECLINED, why)
         done, run_name = nodes_service.carry_out(deed, _words(entry), Consent(reason=reason))
         return _with_run(_repaired(deed.what, done.state, done.text), run_name)
@@ -132,19 +132,34 @@ class Acts:
     def _requeue(self, entry: Entry, reason: str, number: str) -> Answer:
         """Requeue a job of the user's own in Slurm; one that waits is requeued already."""
         runs = slurm.runs_of(number)
-        if len(runs) != 1:
-            wrong = "is an array" if runs else "is not known to Slurm any more"
-            return Answer(State.REFUSED, f"the job {number} {wrong}: submit it again by hand")
+        if why := _against_requeue(number, runs):
+            return Answer(State.REFUSED, why)
         [job] = runs
-        if not job.is_mine:
-            return Answer(State.REFUSED, f"the job {number} is somebody else's")
         if job.state in slurm.WAITING:
             return Answer(State.DONE, f"the job {number} is {job.state}: it waits already")
-        is_over = job.state in slurm.OVER
-        does = "requeue it" if is_over else "end it and queue it again: what it did since its last checkpoint is lost"
-        if why := self._ask(Question(f"job {number} is {job.state}: {does}", covers_yes=is_over)):
+        if why := self._ask(_about_requeue(job)):
             return Answer(State.DECLINED, why)
         return _recorded(entry, reason, number, lambda: _requeued(job))
+
+
+def _against_requeue(number: str, runs: Sequence[slurm.JobRun]) -> str:
+    """Reason not to requeue a job; "" if nothing speaks against it."""
+    if len(runs) != 1:
+        wrong = "is an array" if runs else "is not known to Slurm any more"
+        return f"the job {number} {wrong}: submit it again by hand"
+    [job] = runs
+    if not job.is_mine:
+        return f"the job {number} is somebody else's"
+    if job.state in slurm.HELD:
+        return f"the job {number} is {job.state}: `scontrol release {number}` lets it start"
+    return f"the job {number} is COMPLETED: nothing is left to resume" if job.state == "COMPLETED" else ""
+
+
+def _about_requeue(job: slurm.JobRun) -> Question:
+    """Question about a requeue. A person may have cancelled a job on purpose, and one that runs loses work."""
+    is_over = job.state in slurm.OVER
+    does = "requeue it" if is_over else "end it and queue it again: what it did since its last checkpoint is lost"
+    return Question(f"job {job.number} is {job.state}: {does}", covers_yes=is_over and job.state != "CANCELLED")
 
 
 def _requeued(job: slurm.JobRun) -> tuple[str, str]:

@@ -179,6 +179,8 @@ def test_a_command_that_fails_is_no_resumed_job(argv: tuple[str, ...], state: St
         ([], State.REFUSED, "not known to Slurm any more"),
         ([slurm.JobRun("9", False, "FAILED", 0)], State.REFUSED, "somebody else's"),
         ([slurm.JobRun("9", True, "PENDING", 1)], State.DONE, "it waits already"),
+        ([slurm.JobRun("9", True, "REQUEUE_HOLD", 1)], State.REFUSED, "scontrol release 9"),
+        ([slurm.JobRun("9", True, "COMPLETED", 0)], State.REFUSED, "nothing is left to resume"),
         ([slurm.JobRun("9", True, "FAILED", 0)] * 2, State.REFUSED, "an array"),
     ],
 )
@@ -190,18 +192,18 @@ def test_only_a_job_of_the_user_that_has_ended_is_requeued(
     assert (answer.state, text in answer.summary) == (state, True)
 
 
-def test_a_job_that_runs_needs_a_consent_that_yes_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_runs_or_was_cancelled_needs_a_consent_that_yes_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Question] = []
-    rows = iter([slurm.JobRun("9", True, state, 0) for state in ("RUNNING", "FAILED")])
+    rows = iter([slurm.JobRun("9", True, state, 0) for state in ("RUNNING", "FAILED", "CANCELLED")])
     monkeypatch.setattr(slurm, "runs_of", lambda _: [next(rows)])
 
     def ask(question: Question) -> str:
         asked.append(question)
         return "not done: declined"
 
-    for _ in range(2):
+    for _ in range(3):
         made(incident(slurm=True, job="9"), Step.RESUME, ask)
-    assert [one.covers_yes for one in asked] == [False, True]
+    assert [one.covers_yes for one in asked] == [False, True, False]
 
 
 def test_a_requeued_job_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:

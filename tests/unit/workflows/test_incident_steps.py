@@ -20,6 +20,7 @@ from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 from gpuctl.nodes.model import Fleet
 from gpuctl.workflows import nodes
 from gpuctl.workflows.incident import flow, steps
+from gpuctl.workflows.incident.acts import Acts
 from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.rig.nccl.simulated import CALM, net, seeded
 from tests.rig.nccl_fleet.faults import Fault
@@ -156,7 +157,7 @@ def test_an_act_on_nodes_of_a_lost_network_stays_open_and_one_that_is_refused_do
     on = OnFleet(simulated())
     on.__dict__["hosts"] = [Target("node-1"), Target("node-2")]
     refused = Answer(State.REFUSED, "what uses its GPUs is unknown: no route to host")
-    monkeypatch.setattr(steps.Acts, "make", lambda *_: refused)
+    monkeypatch.setattr(Acts, "make", lambda *_: refused)
     entry = Entry(1, Step.REPAIR, "", "")
     lost = {"node-1": "no route to host"}
     monkeypatch.setattr(nodes, "ask", lambda *_: Fleet({}, lost))
