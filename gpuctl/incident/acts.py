@@ -83,7 +83,7 @@ def is_cured(incident: Incident) -> bool:
     if not _may_be_cured(incident):
         return False
     node = _node(incident)
-    passed = [_passes_isolation(incident, node)] if node in bad_nodes(incident) else []
+    passed = [passes_isolation(incident, node)] if node in bad_nodes(incident) else []
     passed += [_passes_audit(incident, node)] if node in failures(incident) else []
     return bool(passed) and all(passed)
 
@@ -157,7 +157,8 @@ def _node(incident: Incident) -> str:
     return chosen.node if chosen else ""
 
 
-def _passes_isolation(incident: Incident, node: str) -> bool:
+def passes_isolation(incident: Incident, node: str) -> bool:
+    """True if the node was in the runs of the repeated isolation, and nothing in it may accuse the node."""
     answer = incident.answer(Step.RETEST)
     if answer is None or answer.state is not State.DONE or node not in (answer.details.get("tested") or ()):
         return False

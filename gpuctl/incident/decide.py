@@ -43,7 +43,8 @@ def outline(request: IncidentRequest) -> list[Planned]:
         for row in READINGS
         if row.step is not Step.LOG or request.log
     ]
-    return readings + [Planned(row.step, _command_of_act(request, row.step), row.why) for row in REMEDIES]
+    remedies = [row for row in REMEDIES if row.step is not Step.RESUME or acts.resume_command(request)]
+    return readings + [Planned(row.step, _command_of_act(request, row.step), row.why) for row in remedies]
 
 
 def _command_of_act(request: IncidentRequest, step: Step) -> str:

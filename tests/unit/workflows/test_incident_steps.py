@@ -12,6 +12,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict, ok, unknown
 from gpuctl.hosts.model import Target
+from gpuctl.incident import acts
 from gpuctl.incident.cause import cause
 from gpuctl.incident.model import Answer, Certainty, Entry, Incident, IncidentRequest, State, Step
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run, Sweep, Transport
@@ -129,6 +130,20 @@ def test_the_isolation_of_a_fleet_proves_its_slow_node() -> None:
     assert answer is not None
     assert answer.details["tested"] == sorted(NETWORK.nodes)
     assert (cause(end).certainty, cause(end).nodes) == (Certainty.PROVEN, ("node-5",))
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_the_repeated_isolation_has_runs_of_its_own(tmp_path: Path, is_repaired: bool) -> None:
+    """Runs from before a repair would accuse the node again."""
+    fault = Fault("slow", "node", ("node-5",), 0.5)
+    on = OnFleet(simulated(fault))
+    before = made(on, Step.TEST, Step.ISOLATE)
+    on.__dict__["access"] = OnFleet(simulated(*([] if is_repaired else [fault]))).access
+    entry = Entry(len(before.entries) + 1, Step.RETEST, "", "")
+    answer = on.read(before, entry)
+    after = before.with_entry(replace(entry, answer=answer))
+    assert len(list(tmp_path.glob("incidents/*.runs"))) == 2
+    assert acts.passes_isolation(after, "node-5") is is_repaired
 
 
 def test_tests_in_which_nothing_started_prove_nothing() -> None:
