@@ -33,7 +33,7 @@ OVER = (
     *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 WAITING = ("CONFIGURING", "PENDING", "REQUEUED", "REQUEUE_FED")
-HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT")
+HOLDS = ("REQUEUE_HOLD", "SPECIAL_EXIT")
 # Becomes the program with the environment read from standard input: on a command line everybody could read it.
 _WITH_ENVIRONMENT = "import json, os, sys; os.execvpe(sys.argv[1], sys.argv[1:], json.load(sys.stdin))"
 # salloc runs this once it has the nodes: when our end of its standard input closes, it exits, and the job ends.

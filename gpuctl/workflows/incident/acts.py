@@ -150,7 +150,7 @@ def _against_requeue(number: str, runs: Sequence[slurm.JobRun]) -> str:
     [job] = runs
     if not job.is_mine:
         return f"the job {number} is somebody else's"
-    if job.state in slurm.HELD:
+    if job.state in slurm.HOLDS:
         return f"the job {number} is {job.state}: `scontrol release {number}` lets it start"
     return f"the job {number} is COMPLETED: nothing is left to resume" if job.state == "COMPLETED" else ""
 
