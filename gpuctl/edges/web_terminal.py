@@ -62,8 +62,8 @@ body.-closed #closed {{ display: block; }}
 </body></html>
 """
 
-# The key of the connection comes in the address's fragment, which is sent to no server, and stays in a storage that pages
-# of other ports do not share. What is typed reaches the program without a click first.
+# The key of the connection comes in the address's fragment, which is sent to no server.
+# It stays in a storage that pages of other ports do not share. What is typed reaches the program without a click first.
 SCRIPT = """const key = location.hash.slice(1);
 if (key) {
   sessionStorage.setItem("key", key);
