@@ -32,6 +32,8 @@ OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
     *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 )
+WAITING = ("CONFIGURING", "PENDING", "REQUEUED", "REQUEUE_FED")
+HOLDS = ("REQUEUE_HOLD", "SPECIAL_EXIT")
 # Becomes the program with the environment read from standard input: on a command line everybody could read it.
 _WITH_ENVIRONMENT = "import json, os, sys; os.execvpe(sys.argv[1], sys.argv[1:], json.load(sys.stdin))"
 # salloc runs this once it has the nodes: when our end of its standard input closes, it exits, and the job ends.
@@ -74,6 +76,16 @@ class Job:
     state: str
     reason: str
     nodes: str
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """A job as it is now. `is_mine`: its user is that of this process. `restarts`: None if unknown."""
+
+    number: str
+    is_mine: bool
+    state: str
+    restarts: int | None
 
 
 def need() -> None:
@@ -210,6 +222,19 @@ def job(number: str = "", name: str = "") -> Job | None:
     which = ["--job", number] if number else ["--me", "--name", name]
     lines = _squeue(f"ask Slurm for job {number or name}", "--states=all", *which, "-o", "%i|%T|%r|%N")
     return Job(*lines[0].split("|", 3)) if lines else None
+
+
+def runs_of(number: str) -> list[JobRun]:
+    """The runs of a job, several of an array; empty if Slurm does not know it any more."""
+    lines = _squeue(f"ask Slurm for job {number}", "--states=all", "--job", number, "-o", "%A|%U|%T")
+    runs = []
+    for line in lines:
+        name, uid, state = line.split("|", 2)
+        done = try_to(*SHOW, "job", name)
+        # The last one: a name before it may have anything.
+        restarts = re.findall(r" Restarts=(\d+) ", done.out.decode(errors="replace")) if done.code == 0 else []
+        runs.append(JobRun(name, int(uid) == os.getuid(), state, int(restarts[-1]) if restarts else None))
+    return runs
 
 
 def partition_of(number: str) -> str:

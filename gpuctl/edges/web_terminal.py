@@ -55,15 +55,26 @@ body {{ background: #0c181f; }}
   color: #fff; background: #12232d; font-family: "Roboto Mono", monospace; }}
 body.-closed #closed {{ display: block; }}
 </style>
-<script src="/static/js/textual.js"></script>
-<script src="/focus.js"></script></head>
+<script src="/screen.js"></script>
+<script src="/static/js/textual.js"></script></head>
 <body><div id="closed" role="status">The session has ended. Reload the page for another.</div>
-<div id="terminal" class="textual-terminal" data-session-websocket-url="ws://{host}/ws" data-font-size="{size}"></div>
+<div id="terminal" class="textual-terminal" data-session-websocket-url="ws://{host}/ws/" data-font-size="{size}"></div>
 </body></html>
 """
 
-# Keys reach the program without a click first.
-FOCUS = """addEventListener("load", () => document.querySelector(".xterm-helper-textarea")?.focus());
+# The key of the connection comes in the address's fragment, which is sent to no server.
+# It stays in a storage that pages of other ports do not share. What is typed reaches the program without a click first.
+SCRIPT = """const key = location.hash.slice(1);
+if (key) {
+  sessionStorage.setItem("key", key);
+  history.replaceState(null, "", "/");
+}
+addEventListener("DOMContentLoaded", () => {
+  const key = sessionStorage.getItem("key");
+  document.querySelector("#terminal").dataset.sessionWebsocketUrl += key ?? "";
+  if (!key) document.querySelector("#closed").textContent = "Open the address that gpuctl dash --web printed.";
+});
+addEventListener("load", () => document.querySelector(".xterm-helper-textarea")?.focus());
 """
 
 
@@ -166,13 +177,13 @@ class _Session(AppService):
 class WebTerminal:
     """Server of one program. `hosts`: of the addresses that browsers may use; none for any.
 
-    `token`: opens the page until the server ends, so it is as good as a password; the browser then has a cookie with
-    another secret.
+    `token`: opens the page until the server ends, so it is as good as a password; the browser then has a cookie and a
+    key, two other secrets. A cookie is sent to every port of an address, so that it alone connects nobody.
     """
 
     def __init__(self, argv: Sequence[str], title: str, hosts: Sequence[str]) -> None:
         self.token = secrets.token_urlsafe(32)
-        self._cookie = secrets.token_urlsafe(32)
+        self._cookie, self._key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._argv, self._title, self._hosts = argv, title, hosts
         self._downloads = DownloadManager()
         self._connections: set[web.WebSocketResponse] = set()
@@ -186,7 +197,7 @@ class WebTerminal:
     def application(self) -> web.Application:
         """Make the pages of the server."""
         app = web.Application(middlewares=[self._guard])
-        routes = [web.get("/", self._page), web.get("/focus.js", self._focus), web.get("/ws", self._connect)]
+        routes = [web.get("/", self._page), web.get("/screen.js", self._script), web.get("/ws/{key}", self._connect)]
         app.add_routes([*routes, web.static("/static", STATIC)])
         app.on_response_prepare.append(self._add_policy)
         app.on_shutdown.append(self._close)
@@ -208,7 +219,7 @@ class WebTerminal:
             return web.Response(status=403, text=REFUSED)
         name = f"gpuctl-dash-{_port(host)}"
         if request.path == "/" and _same(request.query.get("token", ""), self.token):
-            answer = web.Response(status=303, headers={"Location": "/"})
+            answer = web.Response(status=303, headers={"Location": f"/#{self._key}"})
             answer.set_cookie(name, self._cookie, httponly=True, samesite="Strict", path="/")
             return answer
         if not _same(request.cookies.get(name, ""), self._cookie):
@@ -226,11 +237,13 @@ class WebTerminal:
         return web.Response(text=text, content_type="text/html")
 
     @staticmethod
-    async def _focus(_: web.Request) -> web.Response:
-        return web.Response(text=FOCUS, content_type="text/javascript")
+    async def _script(_: web.Request) -> web.Response:
+        return web.Response(text=SCRIPT, content_type="text/javascript")
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
-        """Connect a tab to a program; only pages of this server may."""
+        """Connect a tab to a program; only pages of this server may, and those with its key."""
+        if not _same(request.match_info["key"], self._key):
+            return web.Response(status=403, text=REFUSED)
         if request.headers.get("Origin") != f"http://{request.headers['Host']}":
             return web.Response(status=403, text="403: another page may not connect\n")
         if len(self._connections) >= MOST_SESSIONS:

@@ -78,7 +78,11 @@ def silent_nodes(incident: Incident) -> list[str]:
 
 def failures(incident: Incident) -> dict[str, list[Finding]]:
     """Node -> its FAILs in the audit, without those that only name its users."""
-    answer = incident.answer(Step.AUDIT)
+    return failures_of(incident.answer(Step.AUDIT))
+
+
+def failures_of(answer: Answer | None) -> dict[str, list[Finding]]:
+    """Node -> its FAILs in the answer of an audit."""
     nodes: dict[str, list[Finding]] = {}
     for one in answer.findings if answer else ():
         if one.verdict is Verdict.FAIL and one.subject and one.check not in NOT_OF_THE_NODE:

@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.incident import acts
 from gpuctl.incident.cause import OF_STORAGE, OF_THE_PROGRAM, also, cause, first_failure, silent_nodes
-from gpuctl.incident.model import Answer, Certainty, Incident, IncidentRequest, Planned, State, Step
+from gpuctl.incident.model import ACTS, Answer, Certainty, Incident, IncidentRequest, Planned, State, Step
 from gpuctl.incident.remedies import Remedy, remedy
 
 IDLE = "idle"
@@ -18,7 +20,7 @@ MOST_ALSO = 3  # further FAILs of the audit in the closing text; the post-mortem
 
 @dataclass(frozen=True)
 class Reading:
-    """A step that reads or measures: `needed` by the answers so far; `why`, for people."""
+    """A step that reads, measures or acts: `needed` by the answers so far; `why`, for people."""
 
     step: Step
     needed: Callable[[Incident], bool]
@@ -27,19 +29,29 @@ class Reading:
 
 def next_step(incident: Incident) -> Planned | None:
     """The next step; None at the end. The current step must have its answer."""
-    for row in READINGS:
+    for row in (*READINGS, *REMEDIES):
         if incident.answer(row.step) is None and row.needed(incident):
-            return Planned(row.step, command(incident.request, row.step), row.why)
+            text = acts.command(incident, row.step) if row.step in ACTS else command(incident.request, row.step)
+            return Planned(row.step, text, row.why)
     return None
 
 
 def outline(request: IncidentRequest) -> list[Planned]:
     """Steps that may be made, in their order, each with its condition, before anything is known."""
-    return [
+    readings = [
         Planned(row.step, command(request, row.step), row.why)
         for row in READINGS
         if row.step is not Step.LOG or request.log
     ]
+    remedies = [row for row in REMEDIES if row.step is not Step.RESUME or acts.resume_command(request)]
+    return readings + [Planned(row.step, _command_of_act(request, row.step), row.why) for row in remedies]
+
+
+def _command_of_act(request: IncidentRequest, step: Step) -> str:
+    """Command of a step after the audit while the suspect is unknown."""
+    if step is Step.RESUME:
+        return acts.resume_command(request)
+    return "" if step in ACTS else command(request, step)
 
 
 def _is_of_nodes(incident: Incident) -> bool:
@@ -84,6 +96,16 @@ READINGS: tuple[Reading, ...] = (
     Reading(Step.AUDIT, lambda _: True, "the health of all nodes, which are compared with each other"),
 )
 
+REMEDIES: tuple[Reading, ...] = (
+    Reading(Step.DRAIN, acts.must_drain_first, "with consent: no new job may meet the suspect"),
+    Reading(Step.REPAIR, lambda one: acts.repair(one) is not None, "with consent, and only if nobody is disturbed"),
+    Reading(Step.RETEST, acts.must_retest, "the test that the node failed, after a repair"),
+    Reading(Step.REAUDIT, acts.must_reaudit, "the audit that the node failed, after a repair"),
+    Reading(Step.DRAIN, acts.must_drain_late, "with consent: the repair is not proven to have cured the node"),
+    Reading(Step.GIVE_BACK, acts.may_give_back, "with consent: the node passes again what it failed"),
+    Reading(Step.RESUME, acts.may_resume, "with consent: the suspect is cured, or drained"),
+)
+
 
 # ---- commands --------------------------------------------------------------------------------------------------------
 
@@ -111,7 +133,7 @@ def _words(request: IncidentRequest, step: Step) -> list[str]:
         Step.ISOLATE: ["gpuctl", "nccl", "isolate", "--rails", "none", *tests, *_of_runs(request)],
         Step.AUDIT: ["gpuctl", "audit", *of_hosts],
     }
-    return table[step]
+    return table[{Step.RETEST: Step.ISOLATE, Step.REAUDIT: Step.AUDIT}.get(step, step)]
 
 
 def _of_runs(request: IncidentRequest) -> list[str]:
@@ -145,7 +167,10 @@ def closing_text(incident: Incident) -> str:
     lines = [f"cause {result.certainty}: {result.text}" if result.nodes or is_explained(incident) else result.text]
     lines += [f"the audit also shows {one}" for one in more[:MOST_ALSO]]
     lines += [f"the audit also shows {len(more) - MOST_ALSO} more"] if len(more) > MOST_ALSO else []
-    return "\n".join([*lines, proposal(chosen) if chosen else "no remedy is proposed", "nothing was changed"])
+    lines += [removed(one)[0] for one in acts.changes(incident)]
+    lines += [acts.result(incident)] if acts.result(incident) else []
+    lines += ["no remedy is proposed"] if chosen is None else [proposal(chosen)] if acts.is_left(incident) else []
+    return "\n".join(lines if acts.has_changed(incident) else [*lines, "nothing was changed"])
 
 
 def proposal(chosen: Remedy) -> str:

@@ -19,13 +19,28 @@ class Step(StrEnum):
     TEST = "NCCL test"
     ISOLATE = "isolate"
     AUDIT = "audit"
+    DRAIN = "drain"
+    REPAIR = "repair"
+    RETEST = "repeat the isolation"
+    REAUDIT = "repeat the audit"
+    GIVE_BACK = "give back"
+    RESUME = "resume job"
+
+
+ACTS = frozenset({Step.DRAIN, Step.REPAIR, Step.GIVE_BACK, Step.RESUME})  # each needs consent
 
 
 class State(StrEnum):
-    """Result of a step. UNKNOWN: it could not be made, or proves nothing."""
+    """Result of a step. UNKNOWN: it could not be made, or proves nothing; of an act: its end is unknown.
+
+    Of acts alone: DECLINED without consent, REFUSED by the rules of `gpuctl nodes` with nothing done, FAILED.
+    """
 
     DONE = "done"
     UNKNOWN = "unknown"
+    DECLINED = "declined"
+    REFUSED = "refused"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,8 @@ class IncidentRequest:
     """Incident to handle. `title`: job or text of the alert. `log`: the job's log, "" for none.
 
     `inventory`: None for this machine. `slurm`: the nodes are Slurm's, those of `job` if it is a number. Sizes in
-    bytes, `timeout` in seconds for one launch.
+    bytes, `timeout` in seconds for one launch. `context`: Kubernetes context in which nodes are drained. `resume_with`:
+    command that resumes the job, as words.
     """
 
     title: str
@@ -53,6 +69,8 @@ class IncidentRequest:
     timeout: float = 180.0
     instance: str | None = None
     network: str | None = None
+    context: str = ""
+    resume_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

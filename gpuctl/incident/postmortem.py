@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.incident import decide
+from gpuctl.incident import acts, decide
 from gpuctl.incident.cause import also, cause, unknowns
 from gpuctl.incident.model import Certainty, Entry, Incident
 from gpuctl.incident.remedies import remedy
@@ -84,14 +84,19 @@ def _clean_finding(one: Finding) -> Finding:
 
 
 def _actions(incident: Incident) -> Iterator[str]:
-    """The remedy to be run by hand; nothing was done."""
+    """What was done with consent, and what is left to be done by hand."""
     chosen, result = remedy(incident), cause(incident)
-    yield "gpuctl changed nothing."
+    yield from acts.changes(incident)
+    if not acts.has_changed(incident):
+        yield "gpuctl changed nothing."
     if result.certainty is Certainty.UNKNOWN:
         yield "No remedy: no cause was proven. If the job fails again, start a new incident with its log."
     elif chosen is None:
         suspects = f" Suspects: {', '.join(result.nodes)}." if result.nodes else ""
         yield f"No remedy of the catalogue fits; the hints of the findings are what is left.{suspects}"
+    elif acts.result(incident):
+        yield f"{acts.result(incident)}."
     else:
-        yield decide.proposal(chosen)
+        if acts.is_left(incident):
+            yield decide.proposal(chosen)
         yield f"{chosen.node} is not proven to be cured: examine it before it takes work again."

@@ -1,4 +1,4 @@
-"""Remedies by their evidence, as commands to run by hand: the first row that fits is proposed. No I/O."""
+"""Remedies by their evidence, with the command of each: the first row that fits is proposed. No I/O."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.gpu_health import RESET
@@ -13,14 +14,27 @@ from gpuctl.incident.cause import bad_nodes, cause, failures
 from gpuctl.incident.model import Incident, IncidentRequest, Step
 
 
+class Kind(StrEnum):
+    """Kind of a remedy; all but DRAIN are repairs."""
+
+    RESET = "reset"
+    RESTART = "restart"
+    DRAIN = "drain"
+
+
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy for one node. `command`: to run by hand, "" if gpuctl has none; `why`: its evidence."""
+    """A remedy for one node. `command`: to run by hand, "" if gpuctl has none; `why`: its evidence.
 
+    `kind`: RESET, RESTART or DRAIN. `gpu`: index of the GPU of a reset.
+    """
+
+    kind: Kind
     name: str
     node: str
     command: str
     why: str
+    gpu: int = -1
 
 
 def remedy(incident: Incident) -> Remedy | None:
@@ -39,7 +53,8 @@ def _reset_gpu(incident: Incident, node: str) -> Remedy | None:
         return None
     gpu = indices.pop()
     command = ["gpuctl", "nodes", "reset", node, "--gpu", gpu, *_inventory(incident.request)]
-    return Remedy(f"reset GPU {gpu}", node, shlex.join(command), f"the audit: {rows[0].message}")
+    why = f"the audit: {rows[0].message}"
+    return Remedy(Kind.RESET, f"reset GPU {gpu}", node, shlex.join(command), why, int(gpu))
 
 
 def _restart_efa(incident: Incident, node: str) -> Remedy | None:
@@ -61,10 +76,10 @@ def _restart_efa(incident: Incident, node: str) -> Remedy | None:
         "",
     )
     command = shlex.join(["gpuctl", "nodes", "restart", node, "efa", *_inventory(incident.request)])
-    return Remedy("restart EFA's driver", node, command, why) if why else None
+    return Remedy(Kind.RESTART, "restart EFA's driver", node, command, why) if why else None
 
 
-def _drain(incident: Incident, node: str) -> Remedy | None:
+def drain(incident: Incident, node: str) -> Remedy:
     """Drain and replace: the node is bad, and no repair of the catalogue fits.
 
     `gpuctl audit` drains only nodes that it fails; others are drained in their scheduler.
@@ -73,10 +88,17 @@ def _drain(incident: Incident, node: str) -> Remedy | None:
     reason = f"incident {incident.name}"
     if failures(incident).get(node):
         at = ["--slurm", "--nodes", node] if request.slurm else [*_inventory(request), "--limit", node]
+        at += ["--context", request.context] if request.context else []
         command = shlex.join(["gpuctl", "audit", *at, "--act", "drain"])
     elif request.slurm:
         command = shlex.join(["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"])
-    return Remedy("drain and replace", node, command, cause(incident).text)
+    return Remedy(Kind.DRAIN, "drain and replace", node, command, cause(incident).text)
+
+
+def undrain_command(request: IncidentRequest, node: str) -> str:
+    """Command that takes a drain back."""
+    context = ["--context", request.context] if request.context else []
+    return shlex.join(["gpuctl", "nodes", "undrain", node, *_inventory(request), *context])
 
 
 def _inventory(request: IncidentRequest) -> list[str]:
@@ -86,4 +108,4 @@ def _inventory(request: IncidentRequest) -> list[str]:
     return ["--inventory", request.inventory] if request.inventory else []
 
 
-REMEDIES: tuple[Callable[[Incident, str], Remedy | None], ...] = (_reset_gpu, _restart_efa, _drain)
+REMEDIES: tuple[Callable[[Incident, str], Remedy | None], ...] = (_reset_gpu, _restart_efa, drain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +35,15 @@ class Entry:
         run_history.save(self.run)
 
 
+def _new(command: Sequence[str]) -> RunRecord:
+    """A record of a name that no other has: names have the second and this process."""
+    run = run_history.new(command)
+    while run.name in run_history.names():
+        time.sleep(0.1)
+        run = run_history.new(command)
+    return run
+
+
 @contextmanager
 def recorded(command: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Entry]:
     """Record of a run; `GpuctlError` before anything is done if it cannot be written.
@@ -42,7 +52,7 @@ def recorded(command: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> 
     caller sets `exit_code`.
     """
     started = replace(
-        run_history.new(command), hosts={node: {"host": node, "status": UNFINISHED, **v} for node, v in hosts.items()}
+        _new(command), hosts={node: {"host": node, "status": UNFINISHED, **v} for node, v in hosts.items()}
     )
     entry = Entry(started)
     try:

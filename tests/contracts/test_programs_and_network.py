@@ -25,6 +25,7 @@ EXCEPTED = {
     "gpuctl/remote/supervisor/process.py",  # in a pod: the program that is supervised
     "gpuctl/tmux/launch.py",  # the terminal becomes tmux
     "plugins/module_utils/gpuhost/exec.py",  # gpuctl-exec: its process becomes the tuned program
+    "plugins/module_utils/gpuhost/facts/storage_load.py",  # on a host: reads that may hang, in a child to leave behind
     "plugins/module_utils/gpuhost/facts/system.py",  # on a host: the kubelet's own address is asked
     "plugins/module_utils/launch/start.py",  # on a host: mpirun outlives the ssh connection
     "plugins/module_utils/workstation/fetch.py",  # on a workstation: downloads that have a pin

@@ -59,8 +59,11 @@ class Server:
     def cookie(self) -> str:
         return str(self.get(f"/?token={self.token}").headers["Set-Cookie"]).partition(";")[0]
 
-    def connect(self, cookie: str = "", origin: str = "") -> websocket.WebSocket:
-        url = f"ws://{self.host}/ws?width=90&height=30"
+    def key(self) -> str:
+        return str(self.get(f"/?token={self.token}").headers["Location"]).removeprefix("/#")
+
+    def connect(self, cookie: str = "", origin: str = "", key: str = "") -> websocket.WebSocket:
+        url = f"ws://{self.host}/ws/{key or self.key()}?width=90&height=30"
         return websocket.create_connection(url, timeout=60, cookie=cookie, origin=origin or f"http://{self.host}")
 
     def children(self) -> list[int]:
@@ -92,10 +95,10 @@ def shown(connection: websocket.WebSocket, text: str) -> None:
 
 def test_only_the_token_opens_the_page_and_only_the_page_the_program(server: Server) -> None:
     assert server.status("/") == server.status("/?token=") == server.status("/?token=x") == 403
-    assert server.status("/ws") == server.status("/static/js/textual.js") == server.status("/focus.js") == 403
+    assert server.status("/ws/x") == server.status("/static/js/textual.js") == server.status("/screen.js") == 403
     opened = server.get(f"/?token={server.token}")
     attributes = str(opened.headers["Set-Cookie"])
-    assert (opened.status, opened.headers["Location"]) == (303, "/")
+    assert (opened.status, opened.headers["Location"]) == (303, f"/#{server.key()}")
     assert "HttpOnly" in attributes
     assert "SameSite=Strict" in attributes
     assert server.token not in attributes
@@ -106,6 +109,10 @@ def test_only_the_token_opens_the_page_and_only_the_page_the_program(server: Ser
             server.connect(cookie, origin)
     with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
         server.connect("gpuctl-dash=x")
+    for key in ("x", server.token, cookie.partition("=")[2]):  # of a page at another port, which is sent the cookie
+        with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
+            server.connect(cookie, key=key)
+    assert server.key() not in server.get("/", cookie=cookie).text + server.get("/screen.js", cookie=cookie).text
     assert not server.children()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, warn
 from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State, Step
+from gpuctl.workflows.incident.acts import Ask, Question
 
 NODES = ["n1", "n2", "n3", "n4"]
 REQUEST = IncidentRequest("GPU utilization dropped to 30 %", log="/jobs/12.log", inventory="/inv.yml")
@@ -67,6 +68,19 @@ FULL = {
 BAD_CODE = {**READ, Step.LOG: log("exception", rank=3)}
 NOTHING = {**STRAGGLER, Step.AUDIT: READ[Step.AUDIT]}
 
+# The acts after EFA, and the tests that the node passes then.
+DRAINED = Answer(State.DONE, "n3 takes no new work", details={"drained_by": "this incident", "run": "r1"})
+RESTARTED = Answer(State.DONE, "restart efa (run r2)", details={"begun": True, "run": "r2"})
+CURED = {
+    **EFA,
+    Step.DRAIN: DRAINED,
+    Step.REPAIR: RESTARTED,
+    Step.RETEST: isolated(),
+    Step.GIVE_BACK: Answer(State.DONE, "n3 takes work again", details={"drained_by": ""}),
+    Step.RESUME: Answer(State.DONE, "sbatch train.sh: exit code 0 (run r3)", details={"begun": True}),
+}
+NOT_CURED = {**CURED, Step.RETEST: EFA[Step.ISOLATE]}
+
 
 class Killed(BaseException):
     """The process is killed."""
@@ -78,6 +92,7 @@ class StandinWorkflows:
 
     answers: Mapping[Step, Answer]
     made: list[str] = field(default_factory=list)
+    acted: list[Step] = field(default_factory=list)
     errors: dict[Step, Exception] = field(default_factory=dict)
 
     def read(self, _incident: Incident, entry: Entry) -> Answer:
@@ -86,11 +101,21 @@ class StandinWorkflows:
             raise error
         return self.answers[entry.step]
 
+    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+        """Acts only with consent; one that was begun is not repeated, as its run record shows."""
+        if entry.step in self.acted:
+            return self.answers[entry.step]
+        if why := ask(Question(f"{entry.step}?")):
+            return Answer(State.DECLINED, why)
+        self.acted.append(entry.step)
+        return self.read(incident, entry)
+
 
 @dataclass
 class StandinWatch:
-    """Raises `Killed` after, or before, the write of this number (from 1)."""
+    """Raises `Killed` after, or before, the write of this number (from 1). `consents`: answers yes to all questions."""
 
+    consents: bool = False
     kill_after: int | None = None
     kill_before: int | None = None
     saved: list[Incident] = field(default_factory=list)
@@ -107,3 +132,6 @@ class StandinWatch:
 
     def end(self, entry: Entry) -> None:
         pass
+
+    def ask(self, _: Question) -> str:
+        return "" if self.consents else "not done: declined"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,6 +18,7 @@ from gpuctl.core.exit_codes import INTERRUPTED, PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.incident.model import Entry, Incident, IncidentRequest
+    from gpuctl.workflows.incident.acts import Question
 
 WRITE = "write the post-mortem"
 MOST_FINDINGS = 3  # of one check that are printed after a step; the post-mortem has all
@@ -26,6 +29,22 @@ report = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the post-mortem.  [default: beside the record]",
 )
+consent = click.option(
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Consent to all acts but the requeue of a job that runs or was cancelled: that is asked for.",
+)
+
+
+def _words(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Words of a command; `InvalidInput` for an open quote, or a text of blanks."""
+    try:
+        words = tuple(shlex.split(options.not_empty(context, parameter, value) or ""))
+    except ValueError as error:
+        hint = "quote it as for a shell: --resume-with 'sbatch train.sh'"
+        raise InvalidInput("read --resume-with", f"{value!r}: {error}", hint) from error
+    return words
 
 
 @dataclass(frozen=True)
@@ -48,8 +67,11 @@ class StartRequest:
     timeout: float
     instance: str | None
     network: str | None
+    context: str
+    resume_with: tuple[str, ...]
     report: Path | None
     plan: bool
+    yes: bool
 
 
 @click.command()
@@ -84,15 +106,25 @@ class StartRequest:
     ),
     click.option("--instance", metavar="NAME", help="Machine type, for its network and baseline: p5.48xlarge."),
     click.option("--network", metavar="NAME", type=sweep_options.Network(), help="Network that NCCL should use."),
+    options.other_context("Kubernetes context of the nodes, to drain them.  [default: Slurm over ssh]"),
+    click.option(
+        "--resume-with",
+        metavar="COMMAND",
+        default="",
+        callback=_words,
+        help="Command that resumes the job, split as a shell does, run without one.  [default: requeue the Slurm JOB]",
+    ),
     report,
     click.option("--plan", is_flag=True, help="Show the steps that may be made, and make none."),
+    consent,
 )
 def start(request: StartRequest) -> None:
-    """Find the cause of an incident: log, nodes, preflight, NCCL test, isolation, audit, post-mortem.
+    """Find the cause of an incident and remedy it: log, nodes, NCCL test, isolation, audit, repair, post-mortem.
 
-    Every step is one of gpuctl's other commands. Nothing is repaired, drained or restarted: the remedy is proposed as a
-    command to run by hand. NCCL tests start only on nodes that are known to be idle. Exit code 0 if a cause is named, 1
-    if not, 3 if no node answers.
+    Every step is one of gpuctl's other commands. Before each act, to drain, repair or give back a node and to resume
+    the job, it asks; without a terminal and --yes it does none, and the remedy is a command to run by hand. A node in
+    use is never repaired, also with --yes. Exit code 0 if a cause is named and no act went wrong, else 1; 3 if no node
+    answers.
     """
     from gpuctl.workflows.incident import flow, steps
 
@@ -102,7 +134,7 @@ def start(request: StartRequest) -> None:
         _show_plan(checked)
         return
     _check_report(request.report)
-    _handle(flow.new(checked), request.report)
+    _handle(flow.new(checked), request.report, request.yes)
 
 
 def _incident_request(request: StartRequest) -> IncidentRequest:
@@ -129,6 +161,8 @@ def _incident_request(request: StartRequest) -> IncidentRequest:
         timeout=request.timeout,
         instance=request.instance,
         network=request.network,
+        context=request.context,
+        resume_with=request.resume_with,
     )
 
 
@@ -152,12 +186,13 @@ class ResumeRequest:
 
     name: str
     report: Path | None
+    yes: bool
 
 
 @click.command()
-@options.as_request(ResumeRequest, click.argument("name", metavar="INCIDENT"), report)
+@options.as_request(ResumeRequest, click.argument("name", metavar="INCIDENT"), report, consent)
 def resume(request: ResumeRequest) -> None:
-    """Go on with an incident that was interrupted. Steps with a result are not repeated."""
+    """Go on with an incident that was interrupted. Steps with a result and acts that were begun are not repeated."""
     from gpuctl.incident import record
 
     _check_report(request.report)
@@ -165,7 +200,7 @@ def resume(request: ResumeRequest) -> None:
     if incident.closed:
         click.echo(f"the incident was closed at {incident.closed}", err=True)
         _finish(incident, request.report)
-    _handle(incident, request.report)
+    _handle(incident, request.report, request.yes)
 
 
 @click.command()
@@ -215,7 +250,7 @@ def list_() -> None:
 # ---- handle ----------------------------------------------------------------------------------------------------------
 
 
-def _handle(incident: Incident, to: Path | None) -> NoReturn:
+def _handle(incident: Incident, to: Path | None, yes: bool) -> NoReturn:
     from gpuctl.incident import record
     from gpuctl.workflows.incident import flow, steps
 
@@ -224,7 +259,7 @@ def _handle(incident: Incident, to: Path | None) -> NoReturn:
         with record.locked(incident.name):
             if incident.name in record.names():  # another process may have gone on with it since it was read
                 incident = record.read(record.path_of(incident.name))
-            closed = flow.go_on(incident, steps.Steps(incident.request, target_options.notify), _Screen())
+            closed = flow.go_on(incident, steps.Steps(incident.request, target_options.notify), _Screen(yes))
     except flow.NoAnswer as error:
         hint = f"{error.hint}; `gpuctl incident resume {incident.name}` repeats the step"
         raise GpuctlError(error.doing, error.wrong, hint) from error
@@ -235,7 +270,19 @@ def _handle(incident: Incident, to: Path | None) -> NoReturn:
 
 
 class _Screen:
-    """Prints steps and findings, and saves the record."""
+    """Prints steps and findings, asks for consent, and saves the record. `yes`: --yes was given."""
+
+    def __init__(self, yes: bool) -> None:
+        self._yes = yes
+
+    def ask(self, question: Question) -> str:
+        """Ask for consent to an act; without a terminal, --yes is the only consent."""
+        click.echo(_printable(f"   {question.text}"), err=True)
+        if self._yes and question.covers_yes:
+            return ""
+        if not sys.stdin.isatty():
+            return "not done: there is no terminal for the question" + ("" if self._yes else ", and no --yes")
+        return "" if click.confirm("   Do it?", err=True) else "not done: declined"
 
     @staticmethod
     def save(incident: Incident) -> None:
@@ -265,11 +312,11 @@ def _check_report(folder: Path | None) -> None:
 
 
 def _finish(incident: Incident, to: Path | None) -> NoReturn:
-    from gpuctl.incident import decide, record
+    from gpuctl.incident import acts, decide, record
 
     click.echo(_printable(decide.closing_text(incident)))
     _write(incident, to or record.folder())
-    raise click.exceptions.Exit(0 if decide.is_explained(incident) else PROBLEMS)
+    raise click.exceptions.Exit(0 if decide.is_explained(incident) and acts.is_finished_well(incident) else PROBLEMS)
 
 
 def _write(incident: Incident, folder: Path) -> None:

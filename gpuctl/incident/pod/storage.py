@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
+from pathlib import Path
+from typing import NoReturn
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import storage_load
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
@@ -15,7 +18,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 def main() -> int:
     """Read the request, and print the answer after its token. It ends by itself even without a client."""
     request = json.loads(_read_input(int(_read_input(10))))
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
+    signal.signal(signal.SIGALRM, lambda *_: _leave())
     signal.alarm(int(request["limit_s"]) + 2)
     threading.Thread(target=_leave_with_the_connection, daemon=True).start()
     try:
@@ -42,4 +45,17 @@ def _read_input(size: int) -> bytes:
 def _leave_with_the_connection() -> None:
     """End when the input does, because the connection is gone."""
     os.read(0, 1)
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End with the programs that were started, such as `lfs`: they are in sessions of their own."""
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            children = (task / "children").read_text(encoding="ascii").split()
+        except OSError:  # the thread has ended, or the kernel has no such file
+            continue
+        for child in map(int, children):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
     os._exit(1)

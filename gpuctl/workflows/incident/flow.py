@@ -10,8 +10,9 @@ from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding
-from gpuctl.incident import decide
-from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State
+from gpuctl.incident import decide, record
+from gpuctl.incident.model import ACTS, Answer, Entry, Incident, IncidentRequest, State
+from gpuctl.workflows.incident.acts import Ask, Question
 
 
 class NoAnswer(GpuctlError):
@@ -22,7 +23,10 @@ class Workflows(Protocol):
     """Existing workflows, by the step that calls them."""
 
     def read(self, incident: Incident, entry: Entry) -> Answer:
-        """Make a step; it may be repeated."""
+        """Make a step that changes nothing; it may be repeated."""
+
+    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+        """Act with consent; one that was begun before an interruption is not repeated."""
 
 
 class Watch(Protocol):
@@ -37,10 +41,16 @@ class Watch(Protocol):
     def end(self, entry: Entry) -> None:
         """Called once a step has its answer."""
 
+    def ask(self, question: Question) -> str:
+        """Ask for consent to an act; return why there is none, "" if there is."""
+
 
 def new(request: IncidentRequest) -> Incident:
-    """An incident that begins now; secrets in its title are removed."""
+    """An incident that begins now, of a name that no other has; secrets in its title are removed."""
     run = run_history.new(())
+    while run.name in record.names():  # names have the second and this process
+        time.sleep(0.1)
+        run = run_history.new(())
     return Incident(run.name, run.at, run.actor, replace(request, title=_clean(request.title)))
 
 
@@ -59,17 +69,18 @@ def go_on(incident: Incident, workflows: Workflows, watch: Watch) -> Incident:
             incident = incident.with_entry(entry)
             watch.save(incident)
         watch.begin(entry)
-        entry = replace(entry, answer=_answer(incident, entry, workflows), finished=_now())
+        entry = replace(entry, answer=_answer(incident, entry, workflows, watch), finished=_now())
         incident = incident.with_entry(entry)
         watch.save(incident)
         watch.end(entry)
     return incident
 
 
-def _answer(incident: Incident, entry: Entry, workflows: Workflows) -> Answer:
+def _answer(incident: Incident, entry: Entry, workflows: Workflows, watch: Watch) -> Answer:
     """Answer of a step without secrets; UNKNOWN if it cannot be made, which does not stop the incident."""
     try:
-        answer = workflows.read(incident, entry)
+        is_act = entry.step in ACTS
+        answer = workflows.act(incident, entry, watch.ask) if is_act else workflows.read(incident, entry)
     except NoAnswer:
         raise
     except GpuctlError as error:

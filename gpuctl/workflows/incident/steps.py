@@ -18,6 +18,8 @@ from gpuctl.core.text_files import bounded_lines, open_text
 from gpuctl.domain import job_log
 from gpuctl.domain.findings import Finding, Verdict, overall, worst_first
 from gpuctl.edges import slurm
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.programs import installed
 from gpuctl.hosts import plan as host_plan
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.incident import decide, record
@@ -37,6 +39,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.networks import suits
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 from gpuctl.workflows import audit, audit_rules, audit_slurm, nccl_isolate, nccl_preflight, nccl_targets, nodes
+from gpuctl.workflows.incident.acts import Acts, Ask
 from gpuctl.workflows.incident.flow import NoAnswer
 from gpuctl.workflows.nccl_targets.hosts import named
 from gpuctl.workflows.nccl_targets.model import HostOptions, NodeAccess, Notify, SlurmOptions, TargetRequest
@@ -67,8 +70,19 @@ class Steps:
             Step.TEST: self._test,
             Step.ISOLATE: self._isolate,
             Step.AUDIT: self._audit,
+            Step.RETEST: self._isolate,
+            Step.REAUDIT: self._audit,
         }
         return readers[entry.step](incident, entry)
+
+    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+        """Act with consent; `NoAnswer` if nothing was done because not a single node answers."""
+        answer = Acts(self.hosts, ask).make(incident, entry)
+        is_of_node = entry.step is not Step.RESUME and answer.state in (State.UNKNOWN, State.REFUSED)
+        if is_of_node and not answer.details.get("begun"):
+            fleet = nodes.ask(self.hosts, 64, LIMIT_S, _ignore)
+            _need_an_answer([host.name for host in self.hosts], fleet.unasked)
+        return answer
 
     def _log(self, incident: Incident, _: Entry) -> Answer:
         with open_text(_checked_log(Path(incident.request.log)), LOG_HINT) as stream:
@@ -261,6 +275,13 @@ def check(request: IncidentRequest) -> IncidentRequest:
 
     `InvalidInput` before anything is recorded or done.
     """
+    if request.resume_with and not installed(request.resume_with[0]):
+        wrong = f"{request.resume_with[0]} is no program of this machine"
+        raise InvalidInput("read --resume-with", wrong, "name a program of the PATH, or its whole path")
+    if request.context and request.slurm:
+        raise InvalidInput(DOING, "--context does not go with --slurm", "nodes are drained in one of the two")
+    if request.context:
+        kube.connect(request.context)
     if request.log:
         request = replace(request, log=str(_checked_log(Path(request.log).absolute())))
     if request.slurm:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuctl.cli.incident import handle
 from gpuctl.cli.incident.group import incident
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.incident.model import Step
 from gpuctl.workflows.incident import flow, steps
+from gpuctl.workflows.incident.acts import Question
 from tests.rig import incident_stories as stories
 from tests.rig.incident_stories import StandinWorkflows
 
@@ -100,10 +102,42 @@ def test_a_plan_makes_no_step_and_no_record(tmp_path: Path) -> None:
     assert records(tmp_path) == []
 
 
-@pytest.mark.parametrize("words", [("--consent", "drain"), ("--context", "c"), ("--", "sbatch")])
-def test_there_is_no_option_that_acts(tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("--consent", "drain"), ("--force",), ("--", "sbatch"), ("--resume-with", "")])
+def test_what_would_act_without_a_question_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert run("start", ALERT, *words).exit_code == 2
     assert records(tmp_path) == []
+
+
+def test_a_command_with_an_open_quote_is_refused(tmp_path: Path) -> None:
+    error = run("start", ALERT, "--resume-with", "sbatch 'x").exception
+    assert isinstance(error, InvalidInput)
+    assert records(tmp_path) == []
+
+
+def test_without_a_terminal_no_act_is_done_and_with_yes_each(workflows: StandinWorkflows) -> None:
+    workflows.answers = stories.CURED
+    result = run("start", ALERT, "--log", "job.log", "--resume-with", "sbatch train.sh")
+    assert "repair: declined: not done: there is no terminal for the question" in result.output
+    assert workflows.acted == []
+    result = run("start", ALERT, "--log", "job.log", "--resume-with", "sbatch train.sh", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "n3 passes again what it failed" in result.output
+    assert workflows.acted == [Step.DRAIN, Step.REPAIR, Step.GIVE_BACK, Step.RESUME]
+
+
+def test_a_repair_that_does_not_cure_ends_with_1(workflows: StandinWorkflows) -> None:
+    workflows.answers = stories.NOT_CURED
+    result = run("start", ALERT, "--log", "job.log", "--yes")
+    assert result.exit_code == 1
+    assert "n3 is not proven to be cured: it stays drained" in result.output
+    assert workflows.acted == [Step.DRAIN, Step.REPAIR]
+
+
+def test_yes_does_not_end_work_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = handle._Screen(yes=True)
+    assert screen.ask(Question("job 9 is over: requeue it")) == ""
+    assert "no terminal" in screen.ask(Question("job 9 runs: end it", covers_yes=False))
+    assert "job 9 runs: end it" in capsys.readouterr().err
 
 
 def test_names_of_incidents_lead_nowhere_else() -> None:

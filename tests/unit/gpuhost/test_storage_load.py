@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -227,3 +232,84 @@ def test_a_file_system_that_accepts_o_direct_and_has_its_cache_is_not_direct(roo
     (root / "pool/one").write_bytes(os.urandom(2 * MIB))
     os.utime(root / "pool/one", (1000, 1000))
     assert read(root, "/pool", read_s=0.4, read_mib=8)["trial"]["is_direct"] is False
+
+
+def test_nothing_is_read_from_a_server_that_answers_late_already(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "mnt/my data").mkdir(parents=True)
+    values = io_counters.nfs_mounts((DATA / "mountstats-nfs41.txt").read_text())
+    later = {
+        point: {**row, "reads.ops": row["reads.ops"] + 100, "reads.rtt_ms": row["reads.rtt_ms"] + 8000}
+        for point, row in values.items()
+    }
+    readings = iter([values, later])
+    monkeypatch.setattr(io_counters, "nfs_mounts", lambda _: next(readings))
+    facts = read(root, "/mnt/my data", read_s=1, read_mib=8)
+    assert facts["trial"] is None
+    assert "/mnt/my data takes 80 ms for a request already" in facts["unread"]["trial"]
+
+
+def test_a_file_that_somebody_has_open_for_writing_is_not_read(root: Path) -> None:
+    (root / "scratch").mkdir()
+    for name in ("mapped", "shard"):
+        (root / "scratch" / name).write_bytes(os.urandom(2 * MIB))
+        os.utime(root / "scratch" / name, (1000, 1000))
+    put(root, "/proc/71/fdinfo/5", "pos:\t0\nflags:\t0100002\n")
+    (root / "proc/71/fd").mkdir()
+    (root / "proc/71/fd/5").symlink_to("/scratch/mapped")
+    trial = read(root, "/scratch", read_s=0.4, read_mib=8)["trial"]
+    assert (trial["entries"], trial["file_bytes"]) == (2, 2 * MIB)
+
+
+def test_a_file_that_vanishes_after_the_listing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("a", 3), ("b", 2)):
+        (tmp_path / name).write_bytes(os.urandom(size * MIB))
+        os.utime(tmp_path / name, (1000, 1000))
+    real, opened = os.open, list[str]()
+
+    def vanish(path: str, *more: int) -> int:
+        """The first open of a file is the last one that it survives."""
+        descriptor = real(path, *more)
+        if str(path).startswith(str(tmp_path)):
+            opened.append(path)
+            Path(path).unlink()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", vanish)
+    trial = read_trial.read(str(tmp_path), 0.4, 8 * MIB)
+    assert (trial["file_bytes"], len(opened), len(trial["phases"])) == (5 * MIB, 2, len(read_trial.PHASES))
+
+
+def test_a_read_that_hangs_is_left_behind_in_a_child_without_our_output() -> None:
+    """A child in state D survives SIGKILL, and would hold the pipes of this program open; here it only waits."""
+    module = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts"
+    program = f"""import os, signal
+from {module} import storage_load
+os.kill = lambda pid, _: print(pid)
+print(storage_load._within(0.2, signal.pause))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    child, result = done.stdout.split()
+    os.kill(int(child), signal.SIGKILL)
+    assert result == "None"
+
+
+def test_programs_end_with_the_connection_of_a_pod() -> None:
+    program = """import subprocess
+from gpuctl.incident.pod import storage
+print(subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL).pid, flush=True)
+storage._leave()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        ended, _, _ = select.select([os.pidfd_open(int(done.stdout))], [], [], 60)
+        assert ended
+
+
+def test_an_error_and_a_fault_of_the_child_reach_the_parent(tmp_path: Path) -> None:
+    assert storage_load._within(9, lambda: [str(file) for file in tmp_path.iterdir()]) == []
+    error = storage_load._within(9, lambda: list((tmp_path / "gone").iterdir()))
+    assert (type(error), error.strerror) == (FileNotFoundError, "No such file or directory")
+    with pytest.raises(ValueError, match="ZeroDivisionError"):
+        storage_load._within(9, lambda: 1 // 0)
+    assert "was killed" in str(storage_load._within(9, lambda: os._exit(3)))

@@ -13,7 +13,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import state_dir
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown
 from gpuctl.domain.gpu_health import RESET
-from gpuctl.incident import decide, postmortem, record
+from gpuctl.incident import acts, decide, postmortem, record
 from gpuctl.incident.cause import also, cause, unknowns
 from gpuctl.incident.model import Answer, Certainty, Incident, State, Step
 from gpuctl.incident.remedies import remedy
@@ -23,7 +23,9 @@ from gpuctl.workflows.incident import flow
 from tests.rig import incident_stories as stories
 from tests.rig.incident_stories import REQUEST, Killed, StandinWatch, StandinWorkflows
 
-ALL = [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.TEST, Step.ISOLATE, Step.AUDIT]
+READINGS = [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.TEST, Step.ISOLATE, Step.AUDIT]
+ALL = [*READINGS, Step.DRAIN, Step.REPAIR]  # both are declined
+CURED = [*ALL, Step.RETEST, Step.GIVE_BACK, Step.RESUME]
 ECC = Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 0-7: ECC is Disabled, Enabled after a reset", hint=RESET)
 
 
@@ -37,8 +39,10 @@ def handled(
     workflows: StandinWorkflows | None = None,
     watch: StandinWatch | None = None,
     slurm: bool = False,
+    resume_with: tuple[str, ...] = (),
 ) -> Incident:
     request = replace(REQUEST, slurm=True, inventory=None) if slurm else REQUEST
+    request = replace(request, resume_with=resume_with)
     return flow.go_on(flow.new(request), workflows or StandinWorkflows(answers), watch or StandinWatch())
 
 
@@ -198,6 +202,130 @@ def test_what_could_not_be_read_is_unknown_in_the_post_mortem() -> None:
     end = handled({**stories.NOTHING, Step.AUDIT: Answer(State.UNKNOWN, "n2: no route to host")})
     assert "audit: n2: no route to host" in list(unknowns(end))
     assert cause(end).certainty is Certainty.UNKNOWN
+
+
+# ---- acts ------------------------------------------------------------------------------------------------------------
+
+SBATCH = ("sbatch", "train.sh")
+
+
+def acted(answers: Mapping[Step, Answer], *, slurm: bool = False, resume_with: tuple[str, ...] = SBATCH) -> Incident:
+    """Incident whose every question is answered with yes."""
+    return handled(answers, None, StandinWatch(consents=True), slurm, resume_with)
+
+
+def test_a_cured_node_is_given_back_and_the_job_resumed() -> None:
+    end = acted(stories.CURED)
+    assert steps(end) == CURED
+    text = decide.closing_text(end)
+    assert "repair: done: restart efa (run r2)\n" in text
+    assert "resume job: done: sbatch train.sh: exit code 0 (run r3)\n" in text
+    assert text.endswith("n3 passes again what it failed")
+    commands = {one.step: one.command for one in end.entries}
+    assert commands[Step.RETEST] == commands[Step.ISOLATE]
+    assert commands[Step.GIVE_BACK] == "gpuctl nodes undrain n3 --inventory /inv.yml"
+
+
+def test_a_node_that_fails_again_stays_drained_and_the_job_runs_without_it() -> None:
+    end = acted(stories.NOT_CURED)
+    assert steps(end) == [*ALL, Step.RETEST, Step.RESUME]
+    assert decide.closing_text(end).endswith("n3 is not proven to be cured: it stays drained")
+    assert "not proven to be cured" in markdown.render(postmortem.page(end))
+
+
+@pytest.mark.parametrize(
+    "retest",
+    [
+        Answer(State.UNKNOWN, "not started, as the nodes are not known to be idle"),
+        replace(stories.isolated(), details={**stories.isolated().details, "tested": ["n1", "n2"]}),
+        replace(stories.isolated(), findings=(unknown("isolate", "n3", "too few runs"),)),
+        replace(stories.isolated(), findings=(fail("transport", "n3", "socket fallback"),)),
+        replace(stories.isolated(), findings=(fail("isolate", "", "several nodes are bad"),)),
+    ],
+)
+def test_a_test_that_proves_nothing_cures_nothing(retest: Answer) -> None:
+    end = acted({**stories.CURED, Step.RETEST: retest})
+    assert Step.GIVE_BACK not in steps(end)
+    assert not acts.is_cured(end)
+
+
+def test_another_node_that_is_bad_does_not_keep_a_cured_one() -> None:
+    assert acts.is_cured(acted({**stories.CURED, Step.RETEST: stories.isolated("n1")}))
+
+
+def test_a_reset_gpu_is_audited_again() -> None:
+    reset = {**stories.CURED, **stories.DEAD_GPU, Step.REAUDIT: stories.READ[Step.AUDIT]}
+    end = acted(reset)
+    assert steps(end)[len(READINGS) :] == [*ALL[len(READINGS) :], Step.REAUDIT, Step.GIVE_BACK, Step.RESUME]
+    for again in (stories.DEAD_GPU[Step.AUDIT], stories.done(unknown("gpu-memory", "n2", "nvidia-smi hangs"))):
+        assert not acts.is_cured(acted({**reset, Step.REAUDIT: again}))
+
+
+@pytest.mark.parametrize(
+    "repair",
+    [
+        Answer(State.REFUSED, "GPU 0: alice works there"),
+        Answer(State.FAILED, "modprobe: in use", details={"begun": True}),
+        Answer(State.UNKNOWN, "n3: no route to host"),
+    ],
+)
+def test_after_a_repair_that_was_not_done_nothing_is_tested_and_the_node_stays_drained(repair: Answer) -> None:
+    end = acted({**stories.CURED, Step.REPAIR: repair})
+    assert steps(end) == [*ALL, Step.RESUME]
+    is_begun = repair.state is State.FAILED
+    assert ("proposed, to be run by hand" in decide.closing_text(end)) is not is_begun
+    assert acts.is_finished_well(end) is not is_begun
+
+
+def test_a_repair_of_unknown_end_is_tested() -> None:
+    unclear = Answer(State.UNKNOWN, "the connection was lost", details={"begun": True})
+    end = acted({**stories.CURED, Step.REPAIR: unclear})
+    assert steps(end) == CURED
+    assert not acts.is_finished_well(end)
+
+
+def test_on_slurm_a_node_is_drained_only_if_the_repair_does_not_cure_it() -> None:
+    """A test in an allocation cannot use a drained node."""
+    assert steps(acted(stories.CURED, slurm=True)) == [*READINGS, Step.REPAIR, Step.RETEST, Step.RESUME]
+    end = acted(stories.NOT_CURED, slurm=True)
+    assert steps(end) == [*READINGS, Step.REPAIR, Step.RETEST, Step.DRAIN, Step.RESUME]
+
+
+@pytest.mark.parametrize("answers", [stories.STRAGGLER, stories.FULL, stories.BAD_CODE, stories.NOTHING])
+def test_without_a_suspect_there_is_no_act(answers: Mapping[Step, Answer]) -> None:
+    end = acted(answers)
+    assert steps(end)[-1] is Step.AUDIT
+    assert decide.closing_text(end).endswith("no remedy is proposed\nnothing was changed")
+
+
+def test_a_job_that_nobody_named_is_not_resumed() -> None:
+    assert Step.RESUME not in steps(acted(stories.CURED, resume_with=()))
+
+
+def test_a_job_does_not_go_back_to_a_suspect_that_is_neither_cured_nor_drained() -> None:
+    drain = Answer(State.UNKNOWN, "scontrol: not on this host")
+    assert Step.RESUME not in steps(acted({**stories.NOT_CURED, Step.DRAIN: drain}))
+
+
+def test_a_drain_of_others_is_never_given_back() -> None:
+    drain = Answer(State.DONE, "somebody else has drained it", details={"drained_by": acts.OTHERS})
+    end = acted({**stories.CURED, Step.DRAIN: drain})
+    assert steps(end) == [*ALL, Step.RETEST, Step.RESUME]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_at_any_write_no_act_is_made_twice(moment: str) -> None:
+    whole = StandinWatch(consents=True)
+    end = handled(stories.CURED, None, whole, resume_with=SBATCH)
+    for number in range(2, len(whole.saved) + 1):
+        after, before = (number, None) if moment == "after" else (None, number)
+        workflows = StandinWorkflows(stories.CURED)
+        watch = StandinWatch(kill_after=after, kill_before=before, consents=True)
+        with pytest.raises(Killed):
+            handled(stories.CURED, workflows, watch, resume_with=SBATCH)
+        again = flow.go_on(plain(watch.saved[-1]), workflows, StandinWatch(consents=True))
+        assert [one.answer for one in again.entries] == [one.answer for one in end.entries], number
+        assert workflows.acted == [Step.DRAIN, Step.REPAIR, Step.GIVE_BACK, Step.RESUME], number
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------

@@ -11,12 +11,17 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict, ok, unknown
+from gpuctl.hosts.model import Target
+from gpuctl.incident import acts
 from gpuctl.incident.cause import cause
 from gpuctl.incident.model import Answer, Certainty, Entry, Incident, IncidentRequest, State, Step
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run, Sweep, Transport
 from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
+from gpuctl.nodes.model import Fleet
+from gpuctl.workflows import nodes
 from gpuctl.workflows.incident import flow, steps
+from gpuctl.workflows.incident.acts import Acts
 from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.rig.nccl.simulated import CALM, net, seeded
 from tests.rig.nccl_fleet.faults import Fault
@@ -69,6 +74,9 @@ def test_secrets_of_the_first_line_are_removed(tmp_path: Path) -> None:
         (IncidentRequest("alert", partition="gpu"), "--partition needs --slurm"),
         (IncidentRequest("alert", slurm=True, inventory="x"), "--slurm takes no --inventory"),
         (IncidentRequest("alert", limit="n9"), "n9"),
+        (IncidentRequest("alert", resume_with=("/none/sbatch", "x")), "/none/sbatch is no program of this machine"),
+        (IncidentRequest("alert", slurm=True, context="lab"), "--context does not go with --slurm"),
+        (IncidentRequest("alert", context="gpuctl-no-such-context"), "gpuctl-no-such-context"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_recorded(
@@ -124,6 +132,20 @@ def test_the_isolation_of_a_fleet_proves_its_slow_node() -> None:
     assert (cause(end).certainty, cause(end).nodes) == (Certainty.PROVEN, ("node-5",))
 
 
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_the_repeated_isolation_has_runs_of_its_own(tmp_path: Path, is_repaired: bool) -> None:
+    """Runs from before a repair would accuse the node again."""
+    fault = Fault("slow", "node", ("node-5",), 0.5)
+    on = OnFleet(simulated(fault))
+    before = made(on, Step.TEST, Step.ISOLATE)
+    on.__dict__["access"] = OnFleet(simulated(*([] if is_repaired else [fault]))).access
+    entry = Entry(len(before.entries) + 1, Step.RETEST, "", "")
+    answer = on.read(before, entry)
+    after = before.with_entry(replace(entry, answer=answer))
+    assert len(list(tmp_path.glob("incidents/*.runs"))) == 2
+    assert acts.passes_isolation(after, "node-5") is is_repaired
+
+
 def test_tests_in_which_nothing_started_prove_nothing() -> None:
     on = OnFleet(simulated(closed=dict.fromkeys(NETWORK.nodes, "no mpirun")))
     end = made(on, Step.TEST, Step.ISOLATE)
@@ -142,6 +164,22 @@ def test_the_use_of_nodes_is_read_again_before_each_test(step: Step, verdict: Ve
     assert answer.state is State.UNKNOWN
     assert "node-2: a job" in answer.summary
     assert on.fleet.rounds == []
+
+
+def test_an_act_on_nodes_of_a_lost_network_stays_open_and_one_that_is_refused_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on = OnFleet(simulated())
+    on.__dict__["hosts"] = [Target("node-1"), Target("node-2")]
+    refused = Answer(State.REFUSED, "what uses its GPUs is unknown: no route to host")
+    monkeypatch.setattr(Acts, "make", lambda *_: refused)
+    entry = Entry(1, Step.REPAIR, "", "")
+    lost = {"node-1": "no route to host"}
+    monkeypatch.setattr(nodes, "ask", lambda *_: Fleet({}, lost))
+    assert on.act(flow.new(on.request), entry, lambda _: "") == refused
+    lost["node-2"] = "no route to host"
+    with pytest.raises(flow.NoAnswer):
+        on.act(flow.new(on.request), entry, lambda _: "")
 
 
 LOST = tuple(unknown("reachable", node, "no route to host") for node in NETWORK.nodes)

@@ -7,6 +7,7 @@ files are opened with O_NOATIME where the user may do that.
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import random
@@ -55,41 +56,30 @@ class File(NamedTuple):
     size: int
 
 
-def read(path: str, limit_s: float, limit_bytes: int, meter: Meter = lambda: dict) -> dict[str, Any]:
+def read(
+    path: str,
+    limit_s: float,
+    limit_bytes: int,
+    meter: Meter = lambda: dict,
+    written: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
     """{entries, list_s, is_direct, file_bytes, cached_percent, phases, small}; OSError if the path cannot be read.
 
     `is_direct`: False if the file system refuses O_DIRECT, so that the page cache may have answered; None if no file is
     large enough. `small`: {files, bytes, seconds} of opening and reading whole small files; None without them.
-    Each phase and `small` have the values of `meter`, too.
+    Each phase and `small` have the values of `meter`, too. `written`: files to leave out, as somebody writes them.
     """
     began = time.monotonic()
     entries, files = _files(path)
+    files = [file for file in files if file.path not in written]
     answer: dict[str, Any] = {"entries": entries, "list_s": round(time.monotonic() - began, 4)}
-    large = _readable(sorted((file for file in files if file.size >= SMALL), key=lambda file: -file.size))
-    answer.update(is_direct=None, file_bytes=sum(file.size for file in large), cached_percent=None, phases=[])
+    large = sorted((file for file in files if file.size >= SMALL), key=lambda file: -file.size)
+    answer.update(is_direct=None, file_bytes=0, cached_percent=None, phases=[])
     if large:
         answer.update(_large(large, limit_s, limit_bytes * 7 // 8, meter))
     small = [file for file in files if 0 < file.size < SMALL]
     answer["small"] = _small(small, limit_s * 0.1, limit_bytes // 8, meter) if small else None
     return answer
-
-
-def _readable(files: list[File]) -> list[File]:
-    """The first files that can be opened; the error of the first one if none can."""
-    chosen: list[File] = []
-    errors: list[OSError] = []
-    for file in files:
-        try:
-            os.close(_open(file.path))
-        except OSError as error:  # it was removed, or belongs to somebody else
-            errors.append(error)
-        else:
-            chosen.append(file)
-        if len(chosen) == LARGEST:
-            break
-    if errors and not chosen:
-        raise errors[0]
-    return chosen
 
 
 def _files(path: str) -> tuple[int, list[File]]:
@@ -149,24 +139,14 @@ def _open(path: str, flags: int = 0) -> int:
         return os.open(path, usual)
 
 
-def _large(files: list[File], limit_s: float, limit_bytes: int, meter: Meter) -> dict[str, Any]:
-    cached = _cached_percent(files[0])
-    is_direct, descriptors = True, []
+def _large(candidates: list[File], limit_s: float, limit_bytes: int, meter: Meter) -> dict[str, Any]:
+    files, descriptors = _opened(candidates)
     try:
-        for file in files:
-            try:
-                descriptor = _open(file.path, os.O_DIRECT) if is_direct else _open(file.path)
-                descriptors.append(descriptor)
-                os.preadv(descriptor, [mmap.mmap(-1, RANDOM)], 0)
-            except OSError as error:
-                if error.errno != errno.EINVAL or not is_direct:
-                    raise
-                is_direct = False
-                break
+        cached = _cached_percent(descriptors[0], files[0].size)
+        is_direct = all(map(_is_direct, descriptors))
         if not is_direct:
-            _close(descriptors)
-            descriptors = [_open(file.path) for file in files]
             for descriptor in descriptors:
+                _set_direct(descriptor, on=False)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         phases = []
         for phase in PHASES:
@@ -174,7 +154,44 @@ def _large(files: list[File], limit_s: float, limit_bytes: int, meter: Meter) ->
             phases.append({**_phase(phase, files, descriptors, limit_s, limit_bytes), **rise()})
     finally:
         _close(descriptors)
-    return {"is_direct": is_direct, "cached_percent": cached, "phases": phases}
+    total = sum(file.size for file in files)
+    return {"is_direct": is_direct, "file_bytes": total, "cached_percent": cached, "phases": phases}
+
+
+def _opened(candidates: list[File]) -> tuple[list[File], list[int]]:
+    """The first files that can be opened, which stay open; the error of the first candidate if none can."""
+    files: list[File] = []
+    descriptors: list[int] = []
+    first: OSError | None = None
+    for file in candidates:
+        try:
+            descriptors.append(_open(file.path))
+        except OSError as error:  # it was removed, or belongs to somebody else
+            first = first or error
+            continue
+        files.append(file)
+        if len(files) == LARGEST:
+            break
+    if first and not files:
+        raise first
+    return files, descriptors
+
+
+def _is_direct(descriptor: int) -> bool:
+    """Switch a file to O_DIRECT, and read a page of it; False if the file system refuses either."""
+    try:
+        _set_direct(descriptor, on=True)
+        os.preadv(descriptor, [mmap.mmap(-1, RANDOM)], 0)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ESTALE):  # a stale file ends its streams later
+            raise
+        return error.errno == errno.ESTALE
+    return True
+
+
+def _set_direct(descriptor: int, *, on: bool) -> None:
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
 
 
 def _close(descriptors: list[int]) -> None:
@@ -182,22 +199,19 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptors.pop())
 
 
-def _cached_percent(file: File) -> int | None:
+def _cached_percent(descriptor: int, size: int) -> int | None:
     """Share of a file that is in the page cache, by a sample; None if the file system does not tell."""
-    descriptor = _open(file.path)
     hits, buffer = 0, mmap.mmap(-1, RANDOM)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
         for number in range(SAMPLES):
             try:
-                os.preadv(descriptor, [buffer], file.size * number // SAMPLES // RANDOM * RANDOM, os.RWF_NOWAIT)
+                os.preadv(descriptor, [buffer], size * number // SAMPLES // RANDOM * RANDOM, os.RWF_NOWAIT)
                 hits += 1
             except BlockingIOError:
                 pass
     except OSError:  # EOPNOTSUPP
         return None
-    finally:
-        os.close(descriptor)
     return round(100 * hits / SAMPLES)
 
 
@@ -210,6 +224,7 @@ class _Reads:
         self.times: list[float] = []
         self.bytes = 0
         self.error: OSError | None = None
+        self.stale: OSError | None = None
 
     def stream(self, descriptor: int, offsets: Iterator[int], block: int) -> None:
         buffer = mmap.mmap(-1, block)
@@ -222,7 +237,10 @@ class _Reads:
             try:
                 count = os.preadv(descriptor, [buffer], offset)
             except OSError as error:
-                self.error = error
+                if error.errno == errno.ESTALE:  # the server has removed the file; others are read
+                    self.stale = error
+                else:
+                    self.error = error
                 return
             with self._lock:
                 self.times.append(time.monotonic() - began)
@@ -237,8 +255,8 @@ def _phase(phase: Phase, files: list[File], descriptors: list[int], limit_s: flo
         stream.start()
     for stream in streams:
         stream.join()
-    if reads.error:
-        raise reads.error
+    if error := reads.error or (reads.stale if not reads.times else None):
+        raise error
     times = sorted(reads.times)
     return {
         "name": phase.name,
@@ -289,6 +307,10 @@ def _small(files: list[File], limit_s: float, limit_bytes: int, meter: Meter) ->
             continue
         try:
             total += len(os.read(descriptor, file.size))
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            continue
         finally:
             os.close(descriptor)
         count += 1

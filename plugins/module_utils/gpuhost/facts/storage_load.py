@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import select
+import signal
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..host import Host
 from ..topology import AMAZON
@@ -20,6 +23,7 @@ ANSWER_S, LFS_S, SPARE_S = 5.0, 10.0, 10.0  # a server that is lost never answer
 WINDOW_S, LONGEST_S = 5.0, 60.0
 MOST_MOUNTS, MOST_USERS, MOST_DESCRIPTORS = 32, 16, 512
 USERS_S = 3.0
+FEW_REQUESTS, LATE_MS = 20, 50.0  # as gpuctl/domain/storage_load.py calls a server very slow
 NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "wekafs", "9p")
 # They accept O_DIRECT and may answer from a cache all the same; so may any file system by FUSE.
 CACHED = ("zfs", "tmpfs", "ramfs", "overlay", "9p", "virtiofs")
@@ -44,10 +48,11 @@ def read(host: Host, request: Mapping[str, Any]) -> StorageLoadFacts:
     before, at = _reading(host, nodes, unread), time.monotonic()
     time.sleep(min(float(request.get("window_s") or WINDOW_S), LONGEST_S))
     after, window_s = _reading(host, nodes, unread), time.monotonic() - at
-    timeouts = _timeouts(before, after)
-    if mount and timeouts:
-        unread["trial"] = f"not tried: {timeouts} NFS requests had no answer within the window"
-    trial = _trial(host, path, request, nodes, unread) if mount and not timeouts else None
+    burdened = _burdened(before, after)
+    if mount and burdened:
+        unread["trial"] = f"not tried: {burdened}"
+    written = {file for process in after["users"].values() for file in process["written"]}
+    trial = _trial(host, path, request, {**nodes, "written": written}, unread) if mount and not burdened else None
     if mount and trial and trial["is_direct"] and (mount["type"] in CACHED or mount["type"].startswith("fuse")):
         trial["is_direct"] = False
     if mount is None:
@@ -107,22 +112,55 @@ def _mount_of(path: str, mounts: Iterable[dict[str, Any]]) -> dict[str, Any] | N
 
 
 def _within(limit_s: float, work: Callable[[], Any]) -> Any:
-    """The result of `work`, its OSError, or None if it takes longer: then its thread is left behind."""
-    results: list[Any] = []
+    """The result of `work`, plain JSON; its OSError, or None if it takes longer.
 
-    def run() -> None:
+    It runs in a child, which is killed then: one that waits in the kernel (state D) outlives that, but holds neither
+    the end of this program nor its output.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        _report(writer, work)
+    os.close(writer)
+    text, end, is_late = b"", time.monotonic() + limit_s, False
+    try:
+        while not is_late:
+            ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
+            is_late = not ready
+            part = os.read(reader, 1 << 16) if ready else b""
+            if not part:
+                break
+            text += part
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, os.WNOHANG)
+    if not text.endswith(b"\n"):
+        return None if is_late else OSError(errno.ECHILD, "the program that reads it was killed")
+    kind, value = json.loads(text)
+    if kind == "error":
+        return OSError(*value)
+    if kind == "fault":
+        raise ValueError(value)
+    return value
+
+
+def _report(writer: int, work: Callable[[], Any]) -> NoReturn:
+    """Do the work in the child, and write [kind, value] as a line."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
         try:
-            results.append(work())
-        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
-            results.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    result = results[0] if results else None
-    if isinstance(result, Exception) and not isinstance(result, OSError):
-        raise result
-    return result
+            answer = ["result", work()]
+        except OSError as error:
+            answer = ["error", [error.errno, error.strerror, error.filename]]
+        except Exception as error:  # noqa: BLE001 - it is raised again in the parent
+            answer = ["fault", f"{type(error).__name__}: {error}"]
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(json.dumps(answer).encode() + b"\n")
+    finally:
+        os._exit(0)
 
 
 def _nodes(host: Host, path: str, mount: dict[str, Any] | None, mounts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -132,9 +170,8 @@ def _nodes(host: Host, path: str, mount: dict[str, Any] | None, mounts: list[dic
         return {"mount_points": points, "devices": None, "folders": points, "is_lustre": True}
     device = mount["device"]
     if device.startswith("0:") and mount["source"].startswith("/dev/"):  # btrfs has a device number of its own
-        facts = _within(ANSWER_S, lambda: os.stat(host.real(mount["source"])))
-        if isinstance(facts, os.stat_result) and stat.S_ISBLK(facts.st_mode):
-            device = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+        number = _within(ANSWER_S, lambda: _device_number(host.real(mount["source"])))
+        device = number if isinstance(number, str) and number else device
     devices = [] if device.startswith("0:") else _beneath(host, device)
     folder = path if mount["mount_point"] == "/" else mount["mount_point"]
     is_lustre = mount["type"] == "lustre"
@@ -144,6 +181,12 @@ def _nodes(host: Host, path: str, mount: dict[str, Any] | None, mounts: list[dic
         "folders": [folder],
         "is_lustre": is_lustre,
     }
+
+
+def _device_number(path: str) -> str:
+    """Number of a block device, such as "259:1"; "" if it is none."""
+    facts = os.stat(path)
+    return f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}" if stat.S_ISBLK(facts.st_mode) else ""
 
 
 def _beneath(host: Host, device: str) -> list[str]:
@@ -224,9 +267,18 @@ def _rise(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _timeouts(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
-    rises = [_mount_rise(values, before["nfs"].get(point)) for point, values in after["nfs"].items()]
-    return sum(rise.get(f"{kind}.timeouts", 0) for rise in rises for kind in ("reads", "writes", "metadata"))
+def _burdened(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Why an NFS server must not get a trial's load, too; "" if nothing speaks against it."""
+    for point, values in after["nfs"].items():
+        rise = _mount_rise(values, before["nfs"].get(point))
+        timeouts = sum(rise.get(f"{kind}.timeouts", 0) for kind in ("reads", "writes", "metadata"))
+        if timeouts:
+            return f"{timeouts} NFS requests had no answer within the window"
+        for kind in ("reads", "writes", "metadata"):
+            requests, waited_ms = rise.get(f"{kind}.ops", 0), rise.get(f"{kind}.rtt_ms", 0)
+            if requests >= FEW_REQUESTS and waited_ms >= LATE_MS * requests:
+                return f"the server of {point} takes {waited_ms / requests:.0f} ms for a request already"
+    return ""
 
 
 def _limits_rise(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -326,7 +378,10 @@ def _layout(host: Host, path: str, unread: dict[str, str]) -> tuple[list[Any], i
 
 
 def _open_files(host: Host, folders: Iterable[str]) -> tuple[dict[str, dict[str, Any]], int]:
-    """Process number -> {name, is_writer, counters} of those with files open below a folder; number of hidden ones."""
+    """Process number -> {name, is_writer, written, counters} of those with files open below a folder; hidden ones.
+
+    `written`: files that it has open for writing.
+    """
     prefixes = tuple(folder.rstrip("/") + "/" for folder in folders)
     processes: dict[str, dict[str, Any]] = {}
     hidden = 0
@@ -345,13 +400,16 @@ def _open_files(host: Host, folders: Iterable[str]) -> tuple[dict[str, dict[str,
             continue
         except OSError:
             continue
-        files = [descriptor for descriptor in descriptors if _link(host, pid, descriptor).startswith(prefixes)]
+        links = {descriptor: _link(host, pid, descriptor) for descriptor in descriptors}
+        files = {descriptor: link for descriptor, link in links.items() if link.startswith(prefixes)}
         if files:
+            written = [link for descriptor, link in files.items() if _writes(host, pid, descriptor)]
             io = io_counters.numbers(_safely(host, f"/proc/{pid}/io"))
             counters = {"read_bytes": io.get("rchar"), "written_bytes": io.get("wchar")}
             processes[pid] = {
                 "name": (_safely(host, f"/proc/{pid}/comm") or "?").strip(),
-                "is_writer": any(_writes(host, pid, descriptor) for descriptor in files),
+                "is_writer": bool(written),
+                "written": written,
                 "counters": {name: value for name, value in counters.items() if value is not None},
             }
     return processes, hidden
@@ -417,7 +475,8 @@ def _trial(
 
         return rise
 
-    result = _within(limit_s + SPARE_S, lambda: read_trial.read(host.real(path), limit_s, limit_bytes, meter))
+    written = frozenset(map(host.real, nodes["written"]))
+    result = _within(limit_s + SPARE_S, lambda: read_trial.read(host.real(path), limit_s, limit_bytes, meter, written))
     seconds = round(time.monotonic() - began, 3)
     if not isinstance(result, dict):
         late = f"reading took longer than {limit_s + SPARE_S:g} s"

@@ -1,0 +1,267 @@
+"""Acts of an incident: drain, repair, give back and resume, each with consent, a run record, and never twice.
+
+All refusals are those of `gpuctl nodes`; nothing is forced.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.audit import knowledge
+from gpuctl.core import run_history
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.redact import removed
+from gpuctl.core.run_history import RunRecord
+from gpuctl.domain.gpu_health import RESET
+from gpuctl.edges import slurm, terminal
+from gpuctl.edges.programs import installed
+from gpuctl.hosts.model import Target
+from gpuctl.incident import acts
+from gpuctl.incident.cause import failures_of
+from gpuctl.incident.model import Answer, Entry, Incident, State, Step
+from gpuctl.incident.remedies import Kind, Remedy, remedy
+from gpuctl.nodes.acts.model import Consent
+from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
+from gpuctl.workflows.nodes_drain import MOST, Drain, Nodes
+from gpuctl.workflows.recorded_act import UNFINISHED, recorded
+
+LIMIT_S = 60.0  # for one node
+REQUEUED_S, POLL_S = 30.0, 1.0
+# State of an act of `gpuctl nodes` -> state of the step; "unknown" and "unfinished" are UNKNOWN.
+STATES: Mapping[str, State] = {
+    "done": State.DONE,
+    "failed": State.FAILED,
+    **dict.fromkeys(("busy", "changed", "absent"), State.REFUSED),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """Question for consent. `covers_yes`: False if --yes does not answer it."""
+
+    text: str
+    covers_yes: bool = True
+
+
+Ask = Callable[[Question], str]  # returns why there is no consent, "" if there is
+
+
+class Acts:
+    """Acts on the hosts of an incident; `ask` is called right before each."""
+
+    def __init__(self, hosts: Sequence[Target], ask: Ask) -> None:
+        self._hosts = {host.name: host for host in hosts}
+        self._ask = ask
+
+    def make(self, incident: Incident, entry: Entry) -> Answer:
+        """Act, or find out what an interrupted act has done."""
+        if entry.step is Step.RESUME:
+            return self._resume(incident, entry)
+        chosen = remedy(incident)
+        host = self._hosts.get(chosen.node) if chosen else None
+        if chosen is None or host is None or host.needs_ansible:
+            why = "the node is not among the hosts any more" if host is None else "only Ansible can reach it"
+            return Answer(State.REFUSED, why)
+        if entry.step is Step.REPAIR:
+            return self._repair(incident, entry, chosen, host)
+        return self._drain(incident, entry, chosen, host)
+
+    # ---- drain and give back -----------------------------------------------------------------------------------------
+
+    def _drain(self, incident: Incident, entry: Entry, chosen: Remedy, host: Target) -> Answer:
+        """Drain the suspect, or take this incident's drain back; drains of others stay as they are."""
+        undo = entry.step is Step.GIVE_BACK
+        nodes = Nodes([host], incident.request.context, LIMIT_S, ours=acts.mark(incident), cause="Incident")
+        reason = f"{acts.mark(incident)}: {removed(chosen.why)[0]}"[:MOST]
+        [before] = nodes.read({host.name: reason}, undo=undo)
+        if before.state != "due":
+            return _drained(before, undo=undo)
+        does = "let it take work again" if undo else "drain it, so that it takes no new work; what runs there continues"
+        if why := self._ask(Question(f"{host.name} ({before.scheduler}): {does}")):
+            return Answer(State.DECLINED, why)
+        [after], run = nodes_drain.carry_out(nodes, [before], _words(entry), undo=undo)
+        return _with_run(_drained(after, undo=undo), run)
+
+    # ---- repair ------------------------------------------------------------------------------------------------------
+
+    def _repair(self, incident: Incident, entry: Entry, chosen: Remedy, host: Target) -> Answer:
+        reason = _reason(incident, entry)
+        if run := _earlier(incident, reason):
+            return _as_recorded(run, host.name)
+        if chosen.kind is Kind.RESET:
+            if why := _no_longer_fails(host, chosen.gpu):
+                return Answer(State.REFUSED, why)
+            deed = nodes_service.reset(host, chosen.gpu, LIMIT_S)
+        else:
+            deed = nodes_service.restart(host, "efa", "", Consent(), LIMIT_S)
+        if deed.against:
+            return Answer(State.REFUSED, "; ".join(deed.against))
+        if why := self._ask(Question(f"{host.name}: {deed.what}; {deed.disturbs}; evidence: {removed(chosen.why)[0]}")):
+            return Answer(State.DECLINED, why)
+        done, run_name = nodes_service.carry_out(deed, _words(entry), Consent(reason=reason))
+        return _with_run(_repaired(deed.what, done.state, done.text), run_name)
+
+    # ---- resume ------------------------------------------------------------------------------------------------------
+
+    def _resume(self, incident: Incident, entry: Entry) -> Answer:
+        reason = _reason(incident, entry)
+        if run := _earlier(incident, reason):
+            return _as_recorded(run, next(iter(run.hosts)))
+        request = incident.request
+        if request.resume_with:
+            return self._start(entry, reason, request.resume_with)
+        return self._requeue(entry, reason, request.job)
+
+    def _start(self, entry: Entry, reason: str, argv: Sequence[str]) -> Answer:
+        """Run the user's command on the terminal, without a shell, until it ends; Ctrl-C reaches it alone."""
+        if not installed(argv[0]):
+            return Answer(State.REFUSED, f"{argv[0]} is no program of this machine")
+        if why := self._ask(Question(f"run the command that resumes the job: {entry.command}")):
+            return Answer(State.DECLINED, why)
+
+        def run() -> tuple[str, str]:
+            code = terminal.show(argv)
+            return "failed" if code else "done", f"exit code {code}"
+
+        return _recorded(entry, reason, "command", run)
+
+    def _requeue(self, entry: Entry, reason: str, number: str) -> Answer:
+        """Requeue a job of the user's own in Slurm; one that waits is requeued already."""
+        runs = slurm.runs_of(number)
+        if why := _against_requeue(number, runs):
+            return Answer(State.REFUSED, why)
+        [job] = runs
+        if job.state in slurm.WAITING:
+            return Answer(State.DONE, f"the job {number} is {job.state}: it waits already")
+        if why := self._ask(_about_requeue(job)):
+            return Answer(State.DECLINED, why)
+        return _recorded(entry, reason, number, lambda: _requeued(job))
+
+
+def _against_requeue(number: str, runs: Sequence[slurm.JobRun]) -> str:
+    """Reason not to requeue a job; "" if nothing speaks against it."""
+    if len(runs) != 1:
+        wrong = "is an array" if runs else "is not known to Slurm any more"
+        return f"the job {number} {wrong}: submit it again by hand"
+    [job] = runs
+    if not job.is_mine:
+        return f"the job {number} is somebody else's"
+    if job.state in slurm.HOLDS:
+        return f"the job {number} is {job.state}: `scontrol release {number}` lets it start"
+    return f"the job {number} is COMPLETED: nothing is left to resume" if job.state == "COMPLETED" else ""
+
+
+def _about_requeue(job: slurm.JobRun) -> Question:
+    """Question about a requeue. A person may have cancelled a job on purpose, and one that runs loses work."""
+    is_over = job.state in slurm.OVER
+    does = "requeue it" if is_over else "end it and queue it again: what it did since its last checkpoint is lost"
+    return Question(f"job {job.number} is {job.state}: {does}", covers_yes=is_over and job.state != "CANCELLED")
+
+
+def _requeued(job: slurm.JobRun) -> tuple[str, str]:
+    """Requeue, and read back until Slurm has queued the job again: ("done", "failed" or "unknown", text)."""
+    number = job.number
+    try:
+        slurm.ask(f"requeue the job {number}", "scontrol", "requeue", number)
+    except GpuctlError as error:
+        return "failed", error.wrong
+    end = time.monotonic() + REQUEUED_S
+    while True:
+        runs = slurm.runs_of(number)
+        if runs and runs[0].restarts is not None and runs[0].restarts != job.restarts:
+            return "done", f"the job {number} is {runs[0].state}, restart {runs[0].restarts}"
+        if time.monotonic() > end:
+            return "unknown", f"Slurm has accepted it, and after {REQUEUED_S:g} s the job {number} has not restarted"
+        time.sleep(POLL_S)
+
+
+def _no_longer_fails(host: Target, gpu: int) -> str:
+    """Why the audit of this moment asks for no reset of the GPU; "" if it does.
+
+    GPUs are numbered again once one is lost, and somebody may have reset it since the audit.
+    """
+    fleet = audit.ask([host], audit.AuditOptions(), lambda _: None)
+    if host.name in fleet.unasked:
+        return f"the node does not answer: {fleet.unasked[host.name]}"
+    findings = tuple(audit_rules.judge(fleet, knowledge.catalogue()))
+    rows = failures_of(Answer(State.DONE, "", findings)).get(host.name, [])
+    others = [one for one in rows if one.hint != RESET or not one.message.startswith(f"GPU {gpu}: ")]
+    if not rows:
+        return "the audit of now has no FAIL of it: it was repaired meanwhile, or the numbers have changed"
+    return f"the audit of now also shows: {others[0].message}" if others else ""
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def _reason(incident: Incident, entry: Entry) -> str:
+    """Reason in run records, by which an interrupted act is recognised."""
+    return f"{acts.mark(incident)}, step {entry.number}"
+
+
+def _words(entry: Entry) -> list[str]:
+    """Arguments of gpuctl that do the same, for the run record."""
+    return shlex.split(removed(entry.command)[0])[1:] or ["incident", "start"]
+
+
+def _earlier(incident: Incident, reason: str) -> RunRecord | None:
+    """Run record of this act from before an interruption; None if it was never begun."""
+    day = incident.name[:8]  # by days, as the clock may have been set back meanwhile
+    for name in reversed([name for name in run_history.names() if name[:8] >= day]):
+        try:
+            run = run_history.load(name)
+        except InvalidInput:  # damaged
+            continue
+        if any(row.get("reason") == reason for row in run.hosts.values()):
+            return run
+    return None
+
+
+def _as_recorded(run: RunRecord, host: str) -> Answer:
+    """Answer of an act that was begun before an interruption: it is not repeated."""
+    row: Mapping[str, Any] = run.hosts[host]
+    status = str(row.get("status", UNFINISHED))
+    text = str(row.get("text", "")) or "it was interrupted, and is not repeated"
+    return _with_run(_repaired(str(row.get("act", "")), status, text), run.name)
+
+
+def _recorded(entry: Entry, reason: str, subject: str, run: Callable[[], tuple[str, str]]) -> Answer:
+    """Make an act on a job within a run record; `run` returns its state and a text."""
+    what = removed(entry.command)[0]
+    with recorded(["incident", "start"], {subject: {"act": what, "reason": reason}}) as record:
+        state, text = run()
+        text = removed(text)[0]
+        record.update(subject, status=state, text=text)
+        record.exit_code = {"done": 0, "failed": 1}.get(state, 3)
+    return _with_run(_repaired(what, state, text), record.name)
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+def _repaired(what: str, state: str, text: str) -> Answer:
+    shown = f"{what}: {text}" if text else what
+    return Answer(STATES.get(state, State.UNKNOWN), shown, details={"begun": STATES.get(state) is not State.REFUSED})
+
+
+def _drained(drain: Drain, *, undo: bool) -> Answer:
+    """Answer of a drain as it is now. `drained_by`: OURS, OTHERS, or "" if it is not drained, or that is unknown."""
+    if drain.state == "others":
+        return Answer(
+            State.REFUSED if undo else State.DONE,
+            f"somebody else has drained it: {drain.text}",
+            details={"drained_by": acts.OTHERS},
+        )
+    state = STATES.get(drain.state, State.UNKNOWN)
+    ours = acts.OURS if state is State.DONE and not undo else ""
+    done = f"{drain.node} takes work again" if undo else f"{drain.node} takes no new work ({drain.scheduler})"
+    text = f"{done}: {drain.text}" if drain.text else done
+    return Answer(state, text if state is State.DONE else drain.text, details={"drained_by": ours})
+
+
+def _with_run(answer: Answer, run: str) -> Answer:
+    return Answer(answer.state, f"{answer.summary} (run {run})", answer.findings, {**answer.details, "run": run})

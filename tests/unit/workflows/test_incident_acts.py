@@ -1,0 +1,216 @@
+"""Acts of an incident by the functions of `gpuctl nodes` on stand-in hosts: consent, refusals, interruptions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.core import run_history
+from gpuctl.edges import slurm
+from gpuctl.hosts.model import HostResult, Target
+from gpuctl.incident import acts as rules
+from gpuctl.incident.model import Answer, Entry, Incident, State, Step
+from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
+from gpuctl.workflows.incident import acts, flow
+from gpuctl.workflows.incident.acts import Acts, Question
+from gpuctl.workflows.nodes_service import Deed
+from tests.rig import incident_stories as stories
+
+HOSTS = [Target(name) for name in stories.NODES]
+Visit = Callable[[Mapping[str, Any]], HostResult]
+
+
+@pytest.fixture(autouse=True)
+def records_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
+    """Requests that change a node; a node is idle, and its acts succeed."""
+    sent: list[Mapping[str, Any]] = []
+    drained: list[str] = []
+
+    def visit(hosts: Sequence[Target], request_of: Callable[[Target], Mapping[str, Any]], **_: Any) -> list[HostResult]:
+        [host] = hosts
+        request = request_of(host)
+        if not request["check"]:
+            sent.append(request)
+        if request["act"] == "slurm drain":
+            return [HostResult(host.name, {"act": _slurm(request, drained)})]
+        return [HostResult(host.name, {"act": {"state": "due" if request["check"] else "done", "reason": ""}})]
+
+    monkeypatch.setattr(nodes_drain, "run_on_all", visit)
+    monkeypatch.setattr(nodes_service, "run_on_all", visit)
+    monkeypatch.setattr(
+        nodes_service, "restart", lambda host, *_: Deed(host, "restart efa", "jobs break", (), {"act": "x"})
+    )
+    return sent
+
+
+def _slurm(request: Mapping[str, Any], drained: list[str]) -> dict[str, Any]:
+    is_ours = bool(drained) and drained[-1].startswith(request["ours"])
+    due = is_ours if request["undo"] else not drained
+    if due and not request["check"]:
+        drained[:] = [] if request["undo"] else [request["text"]]
+    now = "due" if due and request["check"] else "done" if due or is_ours or not drained else "others"
+    return {"state": now, "slurm_state": "IDLE", "slurm_reason": "", "reason": ""}
+
+
+def incident(**more: Any) -> Incident:
+    """The incident whose isolation proves that the network of n3 is bad, up to its audit."""
+    answers = [(step, stories.EFA[step]) for step in stories.READ]
+    entries = tuple(Entry(number, step, "", "", answer=answer) for number, (step, answer) in enumerate(answers, 1))
+    return replace(flow.new(replace(stories.REQUEST, **more)), entries=entries)
+
+
+def yes(_: Question) -> str:
+    return ""
+
+
+def no(_: Question) -> str:
+    return "not done: declined"
+
+
+def made(one: Incident, step: Step, ask: acts.Ask = yes) -> Answer:
+    entry = Entry(len(one.entries) + 1, step, rules.command(one, step), "")
+    return Acts(HOSTS, ask).make(one, entry)
+
+
+def test_nothing_is_sent_without_consent(requests: list[Mapping[str, Any]]) -> None:
+    for step in (Step.DRAIN, Step.REPAIR):
+        assert made(incident(), step, no).state is State.DECLINED
+    assert (requests, run_history.names()) == ([], [])
+
+
+def test_a_repair_is_the_one_of_nodes_with_its_run_record(requests: list[Mapping[str, Any]]) -> None:
+    one = incident()
+    answer = made(one, Step.REPAIR)
+    assert (answer.state, answer.details["begun"]) == (State.DONE, True)
+    run = run_history.load(answer.details["run"])
+    assert (run.command, run.exit_code) == (["nodes", "restart", "n3", "efa", "--inventory", "/inv.yml"], 0)
+    assert run.hosts["n3"]["reason"] == f"incident {one.name}, step 7"
+    assert len(requests) == 1
+
+
+@pytest.mark.usefixtures("requests")
+def test_a_node_in_use_is_refused_also_with_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Deed(HOSTS[2], "restart efa", "jobs break", ("GPU 0: alice works there",))
+    monkeypatch.setattr(nodes_service, "restart", lambda *_: busy)
+    answer = made(incident(), Step.REPAIR)
+    assert (answer.state, answer.summary) == (State.REFUSED, "GPU 0: alice works there")
+    assert run_history.names() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [("unfinished", State.UNKNOWN), ("done", State.DONE), ("failed", State.FAILED)]
+)
+def test_a_repair_that_was_begun_before_an_interruption_is_not_repeated(
+    status: str, state: State, requests: list[Mapping[str, Any]]
+) -> None:
+    one = incident()
+    run = run_history.new(["nodes", "restart"])
+    row = {"host": "n3", "status": status, "act": "restart efa", "reason": f"incident {one.name}, step 7"}
+    run_history.save(replace(run, hosts={"n3": row}))
+    answer = made(one, Step.REPAIR)
+    assert (answer.state, answer.details["begun"], answer.details["run"]) == (state, True, run.name)
+    assert requests == []
+
+
+def test_a_drain_is_ours_and_given_back_and_one_of_others_stays(requests: list[Mapping[str, Any]]) -> None:
+    one = incident()
+    for _ in range(2):  # the second after a kill before its answer was recorded
+        answer = made(one, Step.DRAIN)
+        assert (answer.state, answer.details["drained_by"]) == (State.DONE, rules.OURS)
+    assert [request["text"][: len(one.name) + 10] for request in requests] == [f"incident {one.name}:"]
+    assert made(replace(one, name="20200101-000000-1"), Step.GIVE_BACK).state is State.REFUSED
+    other = made(replace(one, name="20200101-000000-1"), Step.DRAIN)
+    assert (other.state, other.details["drained_by"]) == (State.DONE, rules.OTHERS)
+    assert made(one, Step.GIVE_BACK).state is State.DONE
+    assert len(requests) == 2
+
+
+def test_a_gpu_that_the_audit_of_now_does_not_fail_is_not_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was reset meanwhile, or GPUs are numbered again after one was lost."""
+    monkeypatch.setattr(audit, "ask", lambda *_: type("Fleet", (), {"unasked": {}}))
+    before = stories.DEAD_GPU[Step.AUDIT].findings
+    for findings, why in (((), "has no FAIL"), ((replace(before[0], message="GPU 2: a row"),), "also shows: GPU 2")):
+        monkeypatch.setattr(audit_rules, "judge", lambda *_, rows=findings: rows)
+        assert why in acts._no_longer_fails(Target("n2"), 3)
+    monkeypatch.setattr(audit_rules, "judge", lambda *_: before)
+    assert acts._no_longer_fails(Target("n2"), 3) == ""
+
+
+# ---- resume ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_users_command_runs_once_and_without_a_shell(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    program = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]))"
+    one = incident(resume_with=(sys.executable, "-c", program, str(out), "$(touch x); *"))
+    for _ in range(2):
+        answer = made(one, Step.RESUME)
+        assert answer.state is State.DONE
+        assert "exit code 0" in answer.summary
+    assert json.loads(out.read_text()) == ["$(touch x); *"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "state", "wrong"),
+    [
+        (("/none/sbatch",), State.REFUSED, "is no program of this machine"),
+        ((sys.executable, "-c", "import sys; sys.exit(3)"), State.FAILED, "exit code 3"),
+    ],
+)
+def test_a_command_that_fails_is_no_resumed_job(argv: tuple[str, ...], state: State, wrong: str) -> None:
+    answer = made(incident(resume_with=argv), Step.RESUME)
+    assert (answer.state, wrong in answer.summary) == (state, True), answer.summary
+
+
+@pytest.mark.parametrize(
+    ("runs", "state", "text"),
+    [
+        ([], State.REFUSED, "not known to Slurm any more"),
+        ([slurm.JobRun("9", False, "FAILED", 0)], State.REFUSED, "somebody else's"),
+        ([slurm.JobRun("9", True, "PENDING", 1)], State.DONE, "it waits already"),
+        ([slurm.JobRun("9", True, "REQUEUE_HOLD", 1)], State.REFUSED, "scontrol release 9"),
+        ([slurm.JobRun("9", True, "COMPLETED", 0)], State.REFUSED, "nothing is left to resume"),
+        ([slurm.JobRun("9", True, "FAILED", 0)] * 2, State.REFUSED, "an array"),
+    ],
+)
+def test_only_a_job_of_the_user_that_has_ended_is_requeued(
+    runs: list[slurm.JobRun], state: State, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "runs_of", lambda _: runs)
+    answer = made(incident(slurm=True, job="9"), Step.RESUME)
+    assert (answer.state, text in answer.summary) == (state, True)
+
+
+def test_a_job_that_runs_or_was_cancelled_needs_a_consent_that_yes_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Question] = []
+    rows = iter([slurm.JobRun("9", True, state, 0) for state in ("RUNNING", "FAILED", "CANCELLED")])
+    monkeypatch.setattr(slurm, "runs_of", lambda _: [next(rows)])
+
+    def ask(question: Question) -> str:
+        asked.append(question)
+        return "not done: declined"
+
+    for _ in range(3):
+        made(incident(slurm=True, job="9"), Step.RESUME, ask)
+    assert [one.covers_yes for one in asked] == [False, True, False]
+
+
+def test_a_requeued_job_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = iter([slurm.JobRun("9", True, "FAILED", 0), slurm.JobRun("9", True, "PENDING", 1)])
+    sent: list[tuple[str, ...]] = []
+    monkeypatch.setattr(slurm, "runs_of", lambda _: [next(rows)])
+    monkeypatch.setattr(slurm, "ask", lambda _, *argv: sent.append(argv))
+    answer = made(incident(slurm=True, job="9"), Step.RESUME)
+    assert (answer.state, "is PENDING, restart 1" in answer.summary) == (State.DONE, True)
+    assert sent == [("scontrol", "requeue", "9")]
