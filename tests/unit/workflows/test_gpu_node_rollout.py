@@ -360,9 +360,11 @@ def killed_at(step: int, fleet: LivingFleet, patch: pytest.MonkeyPatch, left: Pa
                 os._exit(0)
             return answer(name, request)
 
-        patch.setattr(fleet, "_result", dying)
-        roll(fleet, patch, *words)
-        os._exit(1)
+        try:
+            patch.setattr(fleet, "_result", dying)
+            roll(fleet, patch, *words)
+        finally:
+            os._exit(1)  # also after an error: the child must not go on as a second pytest
     _, status = os.waitpid(pid, 0)
     return None if os.waitstatus_to_exitcode(status) else LivingFleet(**pickle.loads(left.read_bytes()))  # noqa: S301 - ours
 
