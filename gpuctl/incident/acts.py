@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.incident.cause import NO_ANSWER, bad_nodes, failures, failures_of
+from gpuctl.incident.cause import NO_ANSWER, NOT_OF_THE_NODE, bad_nodes, failures, only_node
 from gpuctl.incident.model import ACTS, Answer, Incident, IncidentRequest, State, Step
 from gpuctl.incident.remedies import Kind, Remedy, drain, remedy, undrain_command
 
@@ -174,10 +174,18 @@ def _may_mean(subject: str, node: str) -> bool:
 
 
 def _passes_audit(incident: Incident, node: str) -> bool:
-    """True without a FAIL of the node, and without an UNKNOWN of a check that failed before."""
+    """True if the node was audited, without a FAIL of it, and without an UNKNOWN of a check that failed before."""
     answer = incident.answer(Step.REAUDIT)
-    if answer is None or answer.state is not State.DONE or node in failures_of(answer):
+    if answer is None or answer.state is not State.DONE or node not in (answer.details.get("nodes") or ()):
         return False
     doubtful = {NO_ANSWER, *(one.check for one in failures(incident)[node])}
-    of_node = [one for one in answer.findings if one.subject.partition(" ")[0] == node]
-    return not any(one.verdict is Verdict.UNKNOWN and one.check in doubtful for one in of_node)
+    rows = [one for one in answer.findings if _may_be_of(one.subject, node)]
+    failed = [one for one in rows if one.verdict is Verdict.FAIL and one.check not in NOT_OF_THE_NODE]
+    unclear = [one for one in rows if one.verdict is Verdict.UNKNOWN and one.check in doubtful]
+    return bool(rows) and not failed and not unclear
+
+
+def _may_be_of(subject: str, node: str) -> bool:
+    """True for a finding of an audit about the node, about several with it, or without a name."""
+    one, names = only_node(subject), subject.replace(",", " ").split()
+    return one == node if one else not names or node in names or "more" in names

@@ -85,9 +85,16 @@ def failures_of(answer: Answer | None) -> dict[str, list[Finding]]:
     """Node -> its FAILs in the answer of an audit."""
     nodes: dict[str, list[Finding]] = {}
     for one in answer.findings if answer else ():
-        if one.verdict is Verdict.FAIL and one.subject and one.check not in NOT_OF_THE_NODE:
-            nodes.setdefault(one.subject.partition(" ")[0], []).append(one)
+        node = only_node(one.subject)
+        if one.verdict is Verdict.FAIL and node and one.check not in NOT_OF_THE_NODE:
+            nodes.setdefault(node, []).append(one)
     return nodes
+
+
+def only_node(subject: str) -> str:
+    """Node of a finding about it, or about a part of it ("n1 GPU 0000:18:00.0"); "" for several nodes ("n1 and n2")."""
+    match = re.fullmatch(r"([^\s,]+)(?: (?!and\b).*)?", subject)
+    return match[1] if match else ""
 
 
 def unhealthy(incident: Incident, node: str) -> list[Finding]:

@@ -46,13 +46,13 @@ READ = {
     Step.PREFLIGHT: done(ok("idle", "", "no process")),
     Step.TEST: NO_BASELINE,
     Step.ISOLATE: isolated(),
-    Step.AUDIT: done(ok("gpu-memory", "", "fine")),
+    Step.AUDIT: done(ok("gpu-memory", "", "fine"), nodes=NODES),
 }
 EFA = {**READ, Step.ISOLATE: isolated("n3", transport="n3")}
 DEAD_GPU = {
     **READ,
     Step.LOG: log("uncorrectable memory error", "n2", 9),
-    Step.AUDIT: done(Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 3: a row remap is pending", hint=RESET)),
+    Step.AUDIT: done(Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 3: a row remap is pending", hint=RESET), nodes=NODES),
 }
 STRAGGLER = {
     **READ,

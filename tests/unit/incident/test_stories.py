@@ -262,6 +262,35 @@ def test_a_reset_gpu_is_audited_again() -> None:
 
 
 @pytest.mark.parametrize(
+    "again",
+    [
+        stories.done(ok("gpu-memory", "", "fine")),
+        stories.done(ok("gpu-memory", "", "fine"), nodes=["n1", "n3"]),
+        stories.done(nodes=stories.NODES),
+        stories.done(ok("pcie", "n1", "fine"), nodes=stories.NODES),
+        *(
+            stories.done(one(check, subject, "differs"), ok("pcie", "", "fine"), nodes=stories.NODES)
+            for one, check in ((fail, "pcie"), (unknown, "gpu-memory"))
+            for subject in ("n1 and n2", "n1, n2", "n1 and 7 more", "")
+        ),
+    ],
+)
+def test_an_audit_that_may_accuse_the_node_or_did_not_read_it_cures_nothing(again: Answer) -> None:
+    assert not acts.is_cured(acted({**stories.CURED, **stories.DEAD_GPU, Step.REAUDIT: again}))
+
+
+def test_an_audit_fail_of_other_nodes_does_not_keep_a_cured_one() -> None:
+    others = [fail("pcie", name, "x8") for name in ("n1 GPU 0000:18:00.0", "n1 and n3")]
+    again = stories.done(ok("clocks", "", "fine"), *others, nodes=stories.NODES)
+    assert acts.is_cured(acted({**stories.CURED, **stories.DEAD_GPU, Step.REAUDIT: again}))
+
+
+@pytest.mark.parametrize("subject", ["n2 and n3", "n2, n3", "n2 and 3 more"])
+def test_a_fail_of_several_nodes_accuses_none_of_them(subject: str) -> None:
+    assert remedy(handled({**stories.DEAD_GPU, Step.AUDIT: stories.done(fail("pcie", subject, "differs"))})) is None
+
+
+@pytest.mark.parametrize(
     "repair",
     [
         Answer(State.REFUSED, "GPU 0: alice works there"),
