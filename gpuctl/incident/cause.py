@@ -99,8 +99,12 @@ def only_node(subject: str) -> str:
 
 def unhealthy(incident: Incident, node: str) -> list[Finding]:
     """FAILs of a node's hardware in the audit."""
-    rows = failures(incident).get(node, [])
-    return [one for one in rows if one.check in HARDWARE_CHECKS and not ECC_PENDING.search(one.message)]
+    return [one for one in failures(incident).get(node, []) if is_of_hardware(one)]
+
+
+def is_of_hardware(one: Finding) -> bool:
+    """True for a finding about a fault of hardware; a setting that waits for a reset is none."""
+    return one.check in HARDWARE_CHECKS and not ECC_PENDING.search(one.message)
 
 
 def also(incident: Incident) -> list[str]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.gpu_health import RESET
-from gpuctl.incident.cause import bad_nodes, cause, failures
+from gpuctl.incident.cause import bad_nodes, cause, failures, unhealthy
 from gpuctl.incident.model import Incident, IncidentRequest, Step
 
 
@@ -46,10 +46,15 @@ def remedy(incident: Incident) -> Remedy | None:
 
 
 def _reset_gpu(incident: Incident, node: str) -> Remedy | None:
-    """Reset a GPU: every FAIL of the audit asks for it, and names the one GPU."""
-    rows = failures(incident).get(node, [])
-    indices = {match[1] for one in rows if (match := re.match(r"GPU (\d+): ", one.message)) and one.hint == RESET}
-    if not rows or len(indices) != 1 or any(one.hint != RESET for one in rows):
+    """Reset a GPU: every FAIL of the audit asks for it, and names the one GPU.
+
+    A setting that waits for a reset is no fault of the GPU, and no reset cures the network of a node.
+    """
+    rows = unhealthy(incident, node)
+    indices = {match[1] for one in rows if (match := re.match(r"GPU (\d+): ", one.message))}
+    if len(indices) != 1 or any(one.hint != RESET for one in failures(incident).get(node, [])):
+        return None
+    if node in bad_nodes(incident) and _lacks_network(incident, node):
         return None
     gpu = indices.pop()
     command = ["gpuctl", "nodes", "reset", node, "--gpu", gpu, *_inventory(incident.request)]
@@ -67,16 +72,16 @@ def _restart_efa(incident: Incident, node: str) -> Remedy | None:
         return None
     if any(one.check != "adapters" for one in failures(incident).get(node, [])):
         return None  # another fault, which the driver does not explain
-    why = next(
-        (
-            one.message
-            for one in answer.findings
-            if one.check == "transport" and one.verdict is Verdict.FAIL and one.subject == node
-        ),
-        "",
-    )
+    why = _lacks_network(incident, node)
     command = shlex.join(["gpuctl", "nodes", "restart", node, "efa", *_inventory(incident.request)])
     return Remedy(Kind.RESTART, "restart EFA's driver", node, command, why) if why else None
+
+
+def _lacks_network(incident: Incident, node: str) -> str:
+    """FAIL of the isolation that the node's ranks lack the network of the others; "" without one."""
+    answer = incident.answer(Step.ISOLATE)
+    rows = [one for one in answer.findings if one.subject == node] if answer else []
+    return next((one.message for one in rows if one.check == "transport" and one.verdict is Verdict.FAIL), "")
 
 
 def drain(incident: Incident, node: str) -> Remedy:

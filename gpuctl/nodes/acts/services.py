@@ -80,6 +80,14 @@ def against_reset(node: Node, index: int) -> list[str]:
     return [*_users(node, index), *held]
 
 
+def against_any_use(node: Node) -> list[str]:
+    """Reasons not to reset a GPU of a node that must be free: users of any GPU, and jobs or pods that have one."""
+    if node.why:
+        return [f"what uses its GPUs is unknown: {node.why}"]
+    held = [gpu for gpu in node.gpus if gpu.state is State.RESERVED]
+    return [*_users(node, None), *(f"GPU {gpu.index} is reserved: {gpu.why}" for gpu in held)]
+
+
 def _users(node: Node, index: int | None) -> list[str]:
     return [
         f"GPU {named([str(gpu) for gpu in gpus], 16)}: {label(user)} works there"

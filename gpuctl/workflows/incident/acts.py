@@ -21,9 +21,10 @@ from gpuctl.edges import slurm, terminal
 from gpuctl.edges.programs import installed
 from gpuctl.hosts.model import Target
 from gpuctl.incident import acts
-from gpuctl.incident.cause import failures_of
+from gpuctl.incident.cause import failures_of, is_of_hardware
 from gpuctl.incident.model import Answer, Entry, Incident, State, Step
 from gpuctl.incident.remedies import Kind, Remedy, remedy
+from gpuctl.nodes.acts import services
 from gpuctl.nodes.acts.model import Consent
 from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
 from gpuctl.workflows.nodes_drain import MOST, Drain, Nodes
@@ -95,6 +96,9 @@ class Acts:
         if chosen.kind is Kind.RESET:
             if why := _no_longer_fails(host, chosen.gpu):
                 return Answer(State.REFUSED, why)
+            # A reset may reach all GPUs of the node, and its test disturbs whoever works on another one.
+            if against := services.against_any_use(nodes_service.read_node(host, LIMIT_S)):
+                return Answer(State.REFUSED, "; ".join(against))
             deed = nodes_service.reset(host, chosen.gpu, LIMIT_S)
         else:
             deed = nodes_service.restart(host, "efa", "", Consent(), LIMIT_S)
@@ -190,7 +194,7 @@ def _no_longer_fails(host: Target, gpu: int) -> str:
     findings = tuple(audit_rules.judge(fleet, knowledge.catalogue()))
     rows = failures_of(Answer(State.DONE, "", findings)).get(host.name, [])
     others = [one for one in rows if one.hint != RESET or not one.message.startswith(f"GPU {gpu}: ")]
-    if not rows:
+    if not any(is_of_hardware(one) for one in rows):
         return "the audit of now has no FAIL of it: it was repaired meanwhile, or the numbers have changed"
     return f"the audit of now also shows: {others[0].message}" if others else ""
 

@@ -16,7 +16,7 @@ from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident import acts, decide, postmortem, record
 from gpuctl.incident.cause import also, cause, unknowns
 from gpuctl.incident.model import Answer, Certainty, Incident, State, Step
-from gpuctl.incident.remedies import remedy
+from gpuctl.incident.remedies import Kind, remedy
 from gpuctl.pages import markdown
 from gpuctl.pages import page as pages
 from gpuctl.workflows.incident import flow
@@ -97,6 +97,16 @@ def test_a_drain_is_proposed_by_a_command_that_drains_this_node(audit: Answer, s
     assert chosen.name == "drain and replace"
     assert chosen.command.startswith(command)
     assert bool(chosen.command) is bool(command)
+
+
+@pytest.mark.parametrize("message", ["GPU 3: ECC is Disabled, Enabled after a reset", "GPU 3: a row remap is pending"])
+def test_no_gpu_is_reset_for_a_network_that_is_down_or_a_setting(message: str) -> None:
+    audit = stories.done(Finding("gpu-memory", "n3", Verdict.FAIL, message, hint=RESET), nodes=stories.NODES)
+    for isolation in (stories.EFA[Step.ISOLATE], stories.isolated("n3")):
+        chosen = remedy(handled({**stories.EFA, Step.ISOLATE: isolation, Step.AUDIT: audit}))
+        is_reset = isolation is not stories.EFA[Step.ISOLATE] and "remap" in message
+        assert chosen is not None
+        assert (chosen.kind is Kind.RESET) is is_reset
 
 
 def test_several_suspects_get_no_remedy() -> None:

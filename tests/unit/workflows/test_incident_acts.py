@@ -16,11 +16,13 @@ from gpuctl.edges import slurm
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.incident import acts as rules
 from gpuctl.incident.model import Answer, Entry, Incident, State, Step
+from gpuctl.nodes import node_use
 from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
 from gpuctl.workflows.incident import acts, flow
 from gpuctl.workflows.incident.acts import Acts, Question
 from gpuctl.workflows.nodes_service import Deed
 from tests.rig import incident_stories as stories
+from tests.rig.gpu_user_facts import facts, process
 
 HOSTS = [Target(name) for name in stories.NODES]
 Visit = Callable[[Mapping[str, Any]], HostResult]
@@ -63,10 +65,9 @@ def _slurm(request: Mapping[str, Any], drained: list[str]) -> dict[str, Any]:
     return {"state": now, "slurm_state": "IDLE", "slurm_reason": "", "reason": ""}
 
 
-def incident(**more: Any) -> Incident:
-    """The incident whose isolation proves that the network of n3 is bad, up to its audit."""
-    answers = [(step, stories.EFA[step]) for step in stories.READ]
-    entries = tuple(Entry(number, step, "", "", answer=answer) for number, (step, answer) in enumerate(answers, 1))
+def incident(answers: Mapping[Step, Answer] = stories.EFA, **more: Any) -> Incident:
+    """An incident up to its audit; without answers, its isolation proves that the network of n3 is bad."""
+    entries = tuple(Entry(number, step, "", "", answer=answers[step]) for number, step in enumerate(stories.READ, 1))
     return replace(flow.new(replace(stories.REQUEST, **more)), entries=entries)
 
 
@@ -145,6 +146,15 @@ def test_a_gpu_that_the_audit_of_now_does_not_fail_is_not_reset(monkeypatch: pyt
         assert why in acts._no_longer_fails(Target("n2"), 3)
     monkeypatch.setattr(audit_rules, "judge", lambda *_: before)
     assert acts._no_longer_fails(Target("n2"), 3) == ""
+
+
+def test_no_gpu_is_reset_beside_a_user_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = facts(process(7), on={0: [7]})
+    monkeypatch.setattr(acts, "_no_longer_fails", lambda *_: "")
+    monkeypatch.setattr(nodes_service, "read_node", lambda host, _: node_use.node(host.name, use))
+    one = incident(answers=stories.DEAD_GPU)
+    answer = made(one, Step.REPAIR)
+    assert (answer.state, "works there" in answer.summary) == (State.REFUSED, True)
 
 
 # ---- resume ----------------------------------------------------------------------------------------------------------

@@ -47,6 +47,16 @@ def test_a_reset_is_refused_for_its_own_gpu_alone() -> None:
     assert "lists no GPU 9" in services.against_reset(use(made), 9)[0]
 
 
+def test_a_node_is_in_use_if_any_gpu_is_also_beside_an_ill_one() -> None:
+    made = facts(process(7), on={3: [7]}, slurm_jobs=[job("9", 2)], slurmd=True)
+    reasons = ["GPU 3: alice from 10.0.0.5 works there", "GPU 2 is reserved: job 9 has it, and no process on it"]
+    assert services.against_any_use(use(made)) == reasons
+    ill = facts()
+    ill["gpus"][4].update(processes=None, errors={"memory": "[GPU requires reset]"})
+    assert services.against_any_use(use(ill)) == []
+    assert "unknown" in services.against_any_use(Node("gpu-1", why="nvidia-smi failed"))[0]
+
+
 def test_memory_of_nobody_and_an_ill_gpu_are_what_a_reset_is_for() -> None:
     made = facts()
     made["gpus"][3]["used_mib"] = 40_000
