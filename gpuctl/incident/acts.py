@@ -34,6 +34,15 @@ def must_drain_first(incident: Incident) -> bool:
     return chosen is not None and (chosen.kind is Kind.DRAIN or not incident.request.slurm)
 
 
+def may_repair(incident: Incident) -> bool:
+    """True if the remedy is a repair, and no new job can meet it: this incident has drained the node.
+
+    On Slurm, where its test needs the node in an allocation, a repair is made without a drain.
+    """
+    is_kept = incident.request.slurm or drained_by(incident) == OURS
+    return repair(incident) is not None and is_kept
+
+
 def must_drain_late(incident: Incident) -> bool:
     """True if a repair was begun, and the node is not proven to be cured."""
     return was_begun(incident.answer(Step.REPAIR)) and not is_cured(incident)
@@ -50,21 +59,17 @@ def must_reaudit(incident: Incident) -> bool:
 
 
 def may_give_back(incident: Incident) -> bool:
-    """True if this incident has drained the node, and it passes again what it failed."""
-    return is_cured(incident) and drained_by(incident) == OURS
+    """True if this incident has drained the node, or may have, and it passes again what it failed."""
+    answer = incident.answer(Step.DRAIN)
+    is_unknown = answer is not None and answer.state is State.UNKNOWN and was_begun(answer)
+    return is_cured(incident) and (drained_by(incident) == OURS or is_unknown)
 
 
 def may_resume(incident: Incident) -> bool:
     """True if a command or job is known, and the job cannot meet the suspect as it was."""
     request = incident.request
-    is_safe = (is_cured(incident) and not _is_kept_by_mistake(incident)) or bool(drained_by(incident))
+    is_safe = is_cured(incident) or bool(drained_by(incident))
     return bool(request.resume_with or (request.slurm and request.job)) and is_safe
-
-
-def _is_kept_by_mistake(incident: Incident) -> bool:
-    """True if a cured node that this incident drained was not given back."""
-    answer = incident.answer(Step.GIVE_BACK)
-    return drained_by(incident) == OURS and answer is not None and answer.state is not State.DONE
 
 
 def drained_by(incident: Incident) -> str:

@@ -98,7 +98,7 @@ READINGS: tuple[Reading, ...] = (
 
 REMEDIES: tuple[Reading, ...] = (
     Reading(Step.DRAIN, acts.must_drain_first, "with consent: no new job may meet the suspect"),
-    Reading(Step.REPAIR, lambda one: acts.repair(one) is not None, "with consent, and only if nobody is disturbed"),
+    Reading(Step.REPAIR, acts.may_repair, "with consent, behind a drain, and only if nobody is disturbed"),
     Reading(Step.RETEST, acts.must_retest, "the test that the node failed, after a repair"),
     Reading(Step.REAUDIT, acts.must_reaudit, "the audit that the node failed, after a repair"),
     Reading(Step.DRAIN, acts.must_drain_late, "with consent: the repair is not proven to have cured the node"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.audit import knowledge
@@ -26,7 +26,7 @@ from gpuctl.incident.model import Answer, Entry, Incident, State, Step
 from gpuctl.incident.remedies import Kind, Remedy, remedy
 from gpuctl.nodes.acts import services
 from gpuctl.nodes.acts.model import Consent
-from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
+from gpuctl.workflows import audit, audit_rules, host_reboot, nodes_drain, nodes_service
 from gpuctl.workflows.nodes_drain import MOST, Drain, Nodes
 from gpuctl.workflows.recorded_act import UNFINISHED, recorded
 
@@ -76,16 +76,21 @@ class Acts:
     def _drain(self, incident: Incident, entry: Entry, chosen: Remedy, host: Target) -> Answer:
         """Drain the suspect, or take this incident's drain back; drains of others stay as they are."""
         undo = entry.step is Step.GIVE_BACK
-        nodes = Nodes([host], incident.request.context, LIMIT_S, ours=acts.mark(incident), cause="Incident")
-        reason = f"{acts.mark(incident)}: {removed(chosen.why)[0]}"[:MOST]
-        [before] = nodes.read({host.name: reason}, undo=undo)
+        mark = f"{acts.mark(incident)}:"  # its colon, as another incident's name may begin with this one's
+        nodes = Nodes([host], incident.request.context, LIMIT_S, ours=mark, cause="Incident")
+        reason = f"{mark} {removed(chosen.why)[0]}"[:MOST]
+        before = _read(nodes, host, reason, undo=undo)
         if before.state != "due":
             return _drained(before, undo=undo)
         does = "let it take work again" if undo else "drain it, so that it takes no new work; what runs there continues"
         if why := self._ask(Question(f"{host.name} ({before.scheduler}): {does}")):
             return Answer(State.DECLINED, why)
         [after], run = nodes_drain.carry_out(nodes, [before], _words(entry), undo=undo)
-        return _with_run(_drained(after, undo=undo), run)
+        if after.state != "done":  # its answer may have been lost, or come before its effect
+            now = _read(nodes, host, reason, undo=undo)
+            after = now if now.state == "done" else after
+        answer = _with_run(_drained(after, undo=undo), run)
+        return replace(answer, details={**answer.details, "begun": True})
 
     # ---- repair ------------------------------------------------------------------------------------------------------
 
@@ -93,12 +98,9 @@ class Acts:
         reason = _reason(incident, entry)
         if run := _earlier(incident, reason):
             return _as_recorded(run, host.name)
+        if why := _against_repair(incident, chosen, host):
+            return Answer(State.REFUSED, why)
         if chosen.kind is Kind.RESET:
-            if why := _no_longer_fails(host, chosen.gpu):
-                return Answer(State.REFUSED, why)
-            # A reset may reach all GPUs of the node, and its test disturbs whoever works on another one.
-            if against := services.against_any_use(nodes_service.read_node(host, LIMIT_S)):
-                return Answer(State.REFUSED, "; ".join(against))
             deed = nodes_service.reset(host, chosen.gpu, LIMIT_S)
         else:
             deed = nodes_service.restart(host, "efa", "", Consent(), LIMIT_S)
@@ -183,6 +185,20 @@ def _requeued(job: slurm.JobRun) -> tuple[str, str]:
         time.sleep(POLL_S)
 
 
+def _against_repair(incident: Incident, chosen: Remedy, host: Target) -> str:
+    """Reason not to repair the node now, beyond those of `gpuctl nodes`; "" without one."""
+    if incident.request.slurm:  # elsewhere this incident's drain, which it needs, shows that nobody else's is on it
+        mark = f"{acts.mark(incident)}:"
+        now = _read(Nodes([host], "", LIMIT_S, ours=mark, cause="Incident"), host, mark, undo=False)
+        if now.state == "others" and "DRAIN" in now.slurm_state:
+            return f"somebody else has drained it: ask them: {now.text}"
+    if chosen.kind is not Kind.RESET:
+        return ""
+    # A reset may reach all GPUs of the node, and its test disturbs whoever works on another one.
+    why = _no_longer_fails(host, chosen.gpu)
+    return why or "; ".join(services.against_any_use(nodes_service.read_node(host, LIMIT_S)))
+
+
 def _no_longer_fails(host: Target, gpu: int) -> str:
     """Why the audit of this moment asks for no reset of the GPU; "" if it does.
 
@@ -202,6 +218,13 @@ def _no_longer_fails(host: Target, gpu: int) -> str:
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
+def _read(nodes: Nodes, host: Target, reason: str, *, undo: bool) -> Drain:
+    """Drain of a node as it is now; one of Kubernetes must show the boot of its host, as clusters repeat names."""
+    drains = nodes.read({host.name: reason}, undo=undo)
+    [now] = drains if nodes.cluster is None else nodes.prove(drains, host_reboot.boots([host], 1))
+    return now
+
+
 def _reason(incident: Incident, entry: Entry) -> str:
     """Reason in run records, by which an interrupted act is recognised."""
     return f"{acts.mark(incident)}, step {entry.number}"
@@ -209,7 +232,8 @@ def _reason(incident: Incident, entry: Entry) -> str:
 
 def _words(entry: Entry) -> list[str]:
     """Arguments of gpuctl that do the same, for the run record."""
-    return shlex.split(removed(entry.command)[0])[1:] or ["incident", "start"]
+    words = shlex.split(removed(entry.command)[0])
+    return words[1:] if words[:1] == ["gpuctl"] else ["incident", "start"]
 
 
 def _earlier(incident: Incident, reason: str) -> RunRecord | None:
@@ -254,10 +278,14 @@ def _repaired(what: str, state: str, text: str) -> Answer:
 
 def _drained(drain: Drain, *, undo: bool) -> Answer:
     """Answer of a drain as it is now. `drained_by`: OURS, OTHERS, or "" if it is not drained, or that is unknown."""
+    is_kept = drain.state in ("done", "others") and not undo
+    if is_kept and drain.scheduler == "Slurm" and "DRAIN" not in drain.slurm_state:
+        text = f"Slurm has it {drain.slurm_state}, which is no drain: it takes work again as soon as that ends"
+        return Answer(State.REFUSED, text, details={"drained_by": ""})
     if drain.state == "others":
         return Answer(
             State.REFUSED if undo else State.DONE,
-            f"somebody else has drained it: {drain.text}",
+            f"somebody else has drained it, so that it is not repaired: ask them: {drain.text}",
             details={"drained_by": acts.OTHERS},
         )
     state = STATES.get(drain.state, State.UNKNOWN)

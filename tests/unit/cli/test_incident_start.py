@@ -117,7 +117,7 @@ def test_a_command_with_an_open_quote_is_refused(tmp_path: Path) -> None:
 def test_without_a_terminal_no_act_is_done_and_with_yes_each(workflows: StandinWorkflows) -> None:
     workflows.answers = stories.CURED
     result = run("start", ALERT, "--log", "job.log", "--resume-with", "sbatch train.sh")
-    assert "repair: declined: not done: there is no terminal for the question" in result.output
+    assert "drain: declined: not done: there is no terminal for the question" in result.output
     assert workflows.acted == []
     result = run("start", ALERT, "--log", "job.log", "--resume-with", "sbatch train.sh", "--yes")
     assert result.exit_code == 0, result.output

@@ -24,7 +24,8 @@ from tests.rig import incident_stories as stories
 from tests.rig.incident_stories import REQUEST, Killed, StandinWatch, StandinWorkflows
 
 READINGS = [Step.LOG, Step.NODES, Step.PREFLIGHT, Step.TEST, Step.ISOLATE, Step.AUDIT]
-ALL = [*READINGS, Step.DRAIN, Step.REPAIR]  # both are declined
+DECLINED = [*READINGS, Step.DRAIN]
+ALL = [*DECLINED, Step.REPAIR]
 CURED = [*ALL, Step.RETEST, Step.GIVE_BACK, Step.RESUME]
 ECC = Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 0-7: ECC is Disabled, Enabled after a reset", hint=RESET)
 
@@ -349,7 +350,17 @@ def test_a_job_does_not_go_back_to_a_suspect_that_is_neither_cured_nor_drained()
 def test_a_drain_of_others_is_never_given_back() -> None:
     drain = Answer(State.DONE, "somebody else has drained it", details={"drained_by": acts.OTHERS})
     end = acted({**stories.CURED, Step.DRAIN: drain})
-    assert steps(end) == [*ALL, Step.RETEST, Step.RESUME]
+    assert steps(end) == [*DECLINED, Step.RESUME]
+
+
+@pytest.mark.parametrize("state", [State.DECLINED, State.REFUSED, State.FAILED, State.UNKNOWN])
+def test_a_node_that_this_incident_has_not_drained_is_neither_repaired_nor_gets_the_job(state: State) -> None:
+    begun = state in (State.FAILED, State.UNKNOWN)
+    drain = Answer(state, "not drained", details={"drained_by": "", "begun": begun})
+    end = acted({**stories.CURED, Step.DRAIN: drain})
+    assert steps(end) == DECLINED
+    assert acts.is_left(end)
+    assert (acts.has_changed(end), acts.is_finished_well(end)) == (begun, not begun)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -374,7 +385,7 @@ def test_killed_at_any_write_no_act_is_made_twice(moment: str) -> None:
 def test_killed_at_any_write_it_goes_on_without_repeating_what_has_a_result(moment: str) -> None:
     whole = StandinWatch()
     end = handled(stories.EFA, None, whole)
-    assert steps(end) == ALL
+    assert steps(end) == DECLINED
     for number in range(2, len(whole.saved) + 1):
         after, before = (number, None) if moment == "after" else (None, number)
         workflows, watch = StandinWorkflows(stories.EFA), StandinWatch(kill_after=after, kill_before=before)
@@ -382,7 +393,7 @@ def test_killed_at_any_write_it_goes_on_without_repeating_what_has_a_result(mome
             handled(stories.EFA, workflows, watch)
         left = plain(watch.saved[-1])
         again = flow.go_on(left, workflows, StandinWatch())
-        assert steps(again) == ALL, number
+        assert steps(again) == DECLINED, number
         assert [one.answer for one in again.entries] == [one.answer for one in end.entries], number
 
 
@@ -395,7 +406,7 @@ def test_without_an_answer_of_any_node_the_step_stays_open_and_is_repeated() -> 
     assert left.current is not None
     assert left.current.step is Step.TEST
     end = flow.go_on(left, workflows, StandinWatch())
-    assert (steps(end), workflows.made.count("NCCL test")) == (ALL, 2)
+    assert (steps(end), workflows.made.count("NCCL test")) == (DECLINED, 2)
 
 
 def plain(incident: Incident) -> Incident:

@@ -17,7 +17,7 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.incident import acts as rules
 from gpuctl.incident.model import Answer, Entry, Incident, State, Step
 from gpuctl.nodes import node_use
-from gpuctl.workflows import audit, audit_rules, nodes_drain, nodes_service
+from gpuctl.workflows import audit, audit_rules, host_reboot, nodes_drain, nodes_service
 from gpuctl.workflows.incident import acts, flow
 from gpuctl.workflows.incident.acts import Acts, Question
 from gpuctl.workflows.nodes_service import Deed
@@ -62,7 +62,7 @@ def _slurm(request: Mapping[str, Any], drained: list[str]) -> dict[str, Any]:
     if due and not request["check"]:
         drained[:] = [] if request["undo"] else [request["text"]]
     now = "due" if due and request["check"] else "done" if due or is_ours or not drained else "others"
-    return {"state": now, "slurm_state": "IDLE", "slurm_reason": "", "reason": ""}
+    return {"state": now, "slurm_state": "IDLE+DRAIN" if drained else "IDLE", "slurm_reason": "", "reason": ""}
 
 
 def incident(answers: Mapping[Step, Answer] = stories.EFA, **more: Any) -> Incident:
@@ -135,6 +135,77 @@ def test_a_drain_is_ours_and_given_back_and_one_of_others_stays(requests: list[M
     assert (other.state, other.details["drained_by"]) == (State.DONE, rules.OTHERS)
     assert made(one, Step.GIVE_BACK).state is State.DONE
     assert len(requests) == 2
+
+
+def test_the_drain_of_an_incident_whose_name_only_begins_so_is_not_ours(requests: list[Mapping[str, Any]]) -> None:
+    one = incident()
+    made(replace(one, name=f"{one.name}2"), Step.DRAIN)
+    assert made(one, Step.DRAIN).details["drained_by"] == rules.OTHERS
+    assert made(one, Step.GIVE_BACK).state is State.REFUSED
+    assert len(requests) == 1
+
+
+def drains(*states: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """State of the drain and of the node in Slurm, one after the other; without an answer "lost"."""
+    rows = iter(states)
+
+    def visit(hosts: Sequence[Target], *_: Any, **__: Any) -> list[HostResult]:
+        state, of_slurm = next(rows)
+        if state == "lost":
+            return [HostResult(hosts[0].name, None, "the connection was lost")]
+        answer = {"state": state, "slurm_state": of_slurm, "slurm_reason": "", "reason": ""}
+        return [HostResult(hosts[0].name, {"act": answer})]
+
+    monkeypatch.setattr(nodes_drain, "run_on_all", visit)
+
+
+@pytest.mark.parametrize(
+    ("read_back", "state", "by"),
+    [
+        (("lost", ""), State.UNKNOWN, ""),
+        (("due", "IDLE"), State.UNKNOWN, ""),
+        (("done", "IDLE+DRAIN"), State.DONE, rules.OURS),
+    ],
+)
+def test_a_drain_of_unknown_end_is_read_back_and_never_counts_as_nothing(
+    read_back: tuple[str, str], state: State, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drains(("due", "IDLE"), ("lost", ""), read_back, monkeypatch=monkeypatch)
+    answer = made(incident(), Step.DRAIN)
+    assert (answer.state, answer.details["drained_by"], answer.details["begun"]) == (state, by, True)
+    assert answer.details["run"] == run_history.names()[0]
+
+
+@pytest.mark.parametrize("state", ["others", "done"])
+def test_a_node_that_is_down_is_not_drained(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drains((state, "DOWN"), monkeypatch=monkeypatch)
+    answer = made(incident(), Step.DRAIN)
+    assert (answer.state, answer.details["drained_by"]) == (State.REFUSED, "")
+    assert "Slurm has it DOWN" in answer.summary
+
+
+def test_on_slurm_a_node_that_others_have_drained_is_not_repaired(requests: list[Mapping[str, Any]]) -> None:
+    one = incident(slurm=True, inventory=None)
+    made(replace(one, name="20200101-000000-1"), Step.DRAIN)
+    answer = made(one, Step.REPAIR)
+    assert (answer.state, "ask them" in answer.summary) == (State.REFUSED, True)
+    assert len(requests) == 1
+
+
+def test_the_drain_of_kubernetes_must_show_the_boot_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = {"metadata": {"name": "n3", "uid": "u3"}, "status": {"nodeInfo": {"bootID": "b1"}}}
+    row = nodes_drain.Drain("n3", "Kubernetes", "due", "reason", "", live)
+    nodes = nodes_drain.Nodes([HOSTS[2]], "", 1)
+    monkeypatch.setattr(nodes, "cluster", object())
+    monkeypatch.setattr(nodes, "read", lambda *_, **__: [row])
+    for boot, state in (("b1", "due"), ("b2", "unknown"), ("", "unknown")):
+        monkeypatch.setattr(host_reboot, "boots", lambda *_, b=boot: {"n3": b})
+        assert acts._read(nodes, HOSTS[2], "reason", undo=False).state == state
+
+
+def test_a_command_of_slurm_is_recorded_as_the_incident_that_runs_it() -> None:
+    for command, words in (("scontrol update NodeName=n3", ["incident", "start"]), ("gpuctl nodes x", ["nodes", "x"])):
+        assert acts._words(Entry(1, Step.DRAIN, command, "")) == words
 
 
 def test_a_gpu_that_the_audit_of_now_does_not_fail_is_not_reset(monkeypatch: pytest.MonkeyPatch) -> None:
