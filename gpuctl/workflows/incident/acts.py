@@ -32,6 +32,7 @@ from gpuctl.workflows.recorded_act import UNFINISHED, recorded
 
 LIMIT_S = 60.0  # for one node
 REQUEUED_S, POLL_S = 30.0, 1.0
+BY_HAND = "so that a requeue could not be read back: requeue it by hand"
 # State of an act of `gpuctl nodes` -> state of the step; "unknown" and "unfinished" are UNKNOWN.
 STATES: Mapping[str, State] = {
     "done": State.DONE,
@@ -143,6 +144,8 @@ class Acts:
         [job] = runs
         if job.state in slurm.WAITING:
             return Answer(State.DONE, f"the job {number} is {job.state}: it waits already")
+        if job.restarts is None:
+            return Answer(State.REFUSED, f"Slurm does not show how often the job {number} was restarted; {BY_HAND}")
         if why := self._ask(_about_requeue(job)):
             return Answer(State.DECLINED, why)
         return _recorded(entry, reason, number, lambda: _requeued(job))
@@ -169,20 +172,38 @@ def _about_requeue(job: slurm.JobRun) -> Question:
 
 
 def _requeued(job: slurm.JobRun) -> tuple[str, str]:
-    """Requeue, and read back until Slurm has queued the job again: ("done", "failed" or "unknown", text)."""
+    """Requeue a job as it was shown, and read back until Slurm has queued it again: (state of the act, text)."""
     number = job.number
-    try:
-        slurm.ask(f"requeue the job {number}", "scontrol", "requeue", number)
-    except GpuctlError as error:
-        return "failed", error.wrong
+    if why := _changed(job):
+        return "changed", why
+    done = slurm.try_to("scontrol", "requeue", number)
+    if done.code:
+        return "failed", slurm.gist(done.err)
+    accepted = "Slurm has accepted it" if done.code == 0 else "scontrol gave no answer"
     end = time.monotonic() + REQUEUED_S
     while True:
-        runs = slurm.runs_of(number)
+        last = ""
+        try:
+            runs = slurm.runs_of(number)
+        except GpuctlError as error:  # the requeue may have been its cause, and Slurm answers later
+            runs, last = [], f": {error.wrong}"
         if runs and runs[0].restarts is not None and runs[0].restarts != job.restarts:
             return "done", f"the job {number} is {runs[0].state}, restart {runs[0].restarts}"
         if time.monotonic() > end:
-            return "unknown", f"Slurm has accepted it, and after {REQUEUED_S:g} s the job {number} has not restarted"
+            return "unknown", f"{accepted}, and no restart of the job {number} shows after {REQUEUED_S:g} s{last}"
         time.sleep(POLL_S)
+
+
+def _changed(job: slurm.JobRun) -> str:
+    """Reason not to requeue a job, as it may not be any more what the user has consented to; "" if it is."""
+    try:
+        runs = slurm.runs_of(job.number)
+    except GpuctlError as error:
+        return f"whether it changed since it was shown is unknown, and nothing was done: {error.wrong}"
+    if runs == [job]:
+        return ""
+    now = ", ".join(f"{run.state}, restarts: {run.restarts}" for run in runs) or "unknown to Slurm"
+    return f"the job {job.number} has changed since it was shown: it is {now}"
 
 
 def _against_repair(incident: Incident, chosen: Remedy, host: Target) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from gpuctl.core import run_history
+from gpuctl.core.errors import GpuctlError
 from gpuctl.edges import slurm
+from gpuctl.edges.processes import Done
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.incident import acts as rules
 from gpuctl.incident.model import Answer, Entry, Incident, State, Step
@@ -287,11 +289,61 @@ def test_a_job_that_runs_or_was_cancelled_needs_a_consent_that_yes_is_not(monkey
     assert [one.covers_yes for one in asked] == [False, True, False]
 
 
-def test_a_requeued_job_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = iter([slurm.JobRun("9", True, "FAILED", 0), slurm.JobRun("9", True, "PENDING", 1)])
-    sent: list[tuple[str, ...]] = []
-    monkeypatch.setattr(slurm, "runs_of", lambda _: [next(rows)])
-    monkeypatch.setattr(slurm, "ask", lambda _, *argv: sent.append(argv))
+def requeued(rows: Sequence[slurm.JobRun | GpuctlError], code: int | None, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Answer of a requeue. `rows`: answers of Slurm about the job; the last one stays. `code`: of scontrol."""
+    left, sent = list(rows), list[tuple[str, ...]]()
+
+    def runs_of(_: str) -> list[slurm.JobRun]:
+        row = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(row, GpuctlError):
+            raise row
+        return [row]
+
+    def try_to(*argv: str) -> Done:
+        sent.append(argv)
+        return Done(code, b"", "scontrol: error: Job is pending" if code else "")
+
+    monkeypatch.setattr(acts, "REQUEUED_S", 0.02)
+    monkeypatch.setattr(acts, "POLL_S", 0.0)
+    monkeypatch.setattr(slurm, "runs_of", runs_of)
+    monkeypatch.setattr(slurm, "try_to", try_to)
     answer = made(incident(slurm=True, job="9"), Step.RESUME)
-    assert (answer.state, "is PENDING, restart 1" in answer.summary) == (State.DONE, True)
-    assert sent == [("scontrol", "requeue", "9")]
+    assert sent in ([], [("scontrol", "requeue", "9")])
+    return replace(answer, details={**answer.details, "sent": bool(sent)})
+
+
+FAILED, AGAIN = slurm.JobRun("9", True, "FAILED", 0), slurm.JobRun("9", True, "PENDING", 1)
+LOST = GpuctlError("ask Slurm for job 9", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "state", "text"),
+    [
+        ([FAILED, FAILED, AGAIN], 0, State.DONE, "is PENDING, restart 1"),
+        ([FAILED, FAILED, LOST, LOST, AGAIN], 0, State.DONE, "is PENDING, restart 1"),
+        ([FAILED, FAILED, AGAIN], None, State.DONE, "is PENDING, restart 1"),
+        ([FAILED], None, State.UNKNOWN, "scontrol gave no answer"),
+        ([FAILED, FAILED, LOST], 0, State.UNKNOWN, "no answer"),
+        ([FAILED], 1, State.FAILED, "Job is pending"),
+    ],
+)
+def test_a_requeued_job_is_read_back(
+    rows: list[slurm.JobRun | GpuctlError], code: int | None, state: State, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = requeued(rows, code, monkeypatch)
+    assert (answer.state, text in answer.summary) == (state, True), answer.summary
+    assert answer.details["begun"]
+
+
+@pytest.mark.parametrize("now", [replace(FAILED, state="RUNNING"), replace(FAILED, restarts=1), LOST])
+def test_a_job_that_changed_before_the_consent_is_not_requeued(
+    now: slurm.JobRun | GpuctlError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = requeued([FAILED, now], 0, monkeypatch)
+    assert (answer.state, "since it was shown" in answer.summary) == (State.REFUSED, True)
+    assert not answer.details["sent"]
+
+
+def test_a_job_whose_requeue_could_not_be_read_back_is_not_requeued(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = requeued([replace(FAILED, restarts=None)], 0, monkeypatch)
+    assert (answer.state, answer.details["sent"]) == (State.REFUSED, False)
