@@ -59,10 +59,8 @@ def must_reaudit(incident: Incident) -> bool:
 
 
 def may_give_back(incident: Incident) -> bool:
-    """True if this incident has drained the node, or may have, and it passes again what it failed."""
-    answer = incident.answer(Step.DRAIN)
-    is_unknown = answer is not None and answer.state is State.UNKNOWN and was_begun(answer)
-    return is_cured(incident) and (drained_by(incident) == OURS or is_unknown)
+    """True if this incident has drained the node, and it passes again what it failed."""
+    return is_cured(incident) and drained_by(incident) == OURS
 
 
 def may_resume(incident: Incident) -> bool:

@@ -87,7 +87,7 @@ class Answer:
 class Entry:
     """A step in the record. `command`: the command that does the same. `answer`: None until the step has ended.
 
-    Times are UTC, ISO 8601.
+    `begun`: run record of an act, from right before the act; "" if nothing was begun. Times are UTC, ISO 8601.
     """
 
     number: int
@@ -97,6 +97,7 @@ class Entry:
     why: str = ""
     finished: str = ""
     answer: Answer | None = None
+    begun: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,11 @@ class _Answer(TypedDict):
     details: dict[str, Any]
 
 
-class _Entry(TypedDict):
+class _Begun(TypedDict, total=False):
+    begun: str  # records of earlier versions lack it
+
+
+class _Entry(_Begun):
     number: int
     step: str
     command: str
@@ -115,6 +119,7 @@ def _entry_as_dict(entry: Entry) -> dict[str, Any]:
         "why": entry.why,
         "finished": entry.finished,
         "answer": answer,
+        "begun": entry.begun,
     }
 
 
@@ -146,4 +151,5 @@ def _entry(plain: _Entry) -> Entry:
         plain["why"],
         plain["finished"],
         answer,
+        plain.get("begun", ""),
     )

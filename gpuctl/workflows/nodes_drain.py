@@ -16,7 +16,7 @@ from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster, Object, Request
 from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
-from gpuctl.workflows.recorded_act import Entry, recorded
+from gpuctl.workflows.recorded_act import Begin, Entry, no_begin, recorded
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 MANAGED = (("fieldManager", node_drain.MANAGER),)
@@ -201,7 +201,9 @@ def _of_slurm(result: HostResult, reason: str) -> Drain:
     return Drain(result.host, "Slurm", answer["state"], reason, text, slurm_state=slurm_state)
 
 
-def carry_out(nodes: Nodes, drains: Sequence[Drain], command: Sequence[str], *, undo: bool) -> tuple[list[Drain], str]:
+def carry_out(
+    nodes: Nodes, drains: Sequence[Drain], command: Sequence[str], *, undo: bool, begin: Begin = no_begin
+) -> tuple[list[Drain], str]:
     """Change those that are due, with a record around it; results, and the name of the run."""
     due = [one for one in drains if one.state == "due"]
     act = "undrain" if undo else "drain"
@@ -209,6 +211,7 @@ def carry_out(nodes: Nodes, drains: Sequence[Drain], command: Sequence[str], *, 
         one.node: {"act": act, "reason": one.reason, "scheduler": one.scheduler, "before": one.text} for one in due
     }
     with recorded(command, shown) as entry:
+        begin(entry.name)
         results = nodes.change(due, entry.name, undo=undo)
         _note(entry, results)
         entry.exit_code = exit_code(results)

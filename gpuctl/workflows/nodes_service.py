@@ -21,7 +21,7 @@ from gpuctl.nodes.acts.model import Consent
 from gpuctl.nodes.acts.services import Service
 from gpuctl.nodes.model import Node, nothing_read
 from gpuctl.workflows import nodes as flow
-from gpuctl.workflows.recorded_act import recorded
+from gpuctl.workflows.recorded_act import Begin, no_begin, recorded
 
 ACT_S = 300.0  # beyond the time for an answer: a reset of eight GPUs takes minutes
 POD_S = 120.0
@@ -136,10 +136,11 @@ def _has(pod: Object, labels: Mapping[str, str]) -> bool:
     return all(of_pod.get(name) == value for name, value in labels.items())
 
 
-def carry_out(deed: Deed, command: Sequence[str], consent: Consent) -> tuple[Done, str]:
+def carry_out(deed: Deed, command: Sequence[str], consent: Consent, begin: Begin = no_begin) -> tuple[Done, str]:
     """Act, with a record around it; the result, and the name of the run."""
     shown = {"act": deed.what, "reason": consent.reason, "disturbs": deed.disturbs}
     with recorded(command, {deed.host.name: shown}) as entry:
+        begin(entry.name)
         if deed.cluster is not None:
             done = _restart_pods(deed.cluster, deed.pods)
         else:

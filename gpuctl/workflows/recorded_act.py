@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,11 @@ from gpuctl.core.run_history import RunRecord
 from gpuctl.hosts.plan import unrecorded
 
 UNFINISHED = "unfinished"
+Begin = Callable[[str], None]  # called with the run's name right before its act; nothing is done if it raises
+
+
+def no_begin(_: str) -> None:
+    """Nobody waits for the beginning of an act."""
 
 
 class Entry:

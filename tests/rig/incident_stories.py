@@ -10,6 +10,7 @@ from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown, warn
 from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident.model import Answer, Entry, Incident, IncidentRequest, State, Step
 from gpuctl.workflows.incident.acts import Ask, Question
+from gpuctl.workflows.recorded_act import Begin
 
 NODES = ["n1", "n2", "n3", "n4"]
 REQUEST = IncidentRequest("GPU utilization dropped to 30 %", log="/jobs/12.log", inventory="/inv.yml")
@@ -52,7 +53,9 @@ EFA = {**READ, Step.ISOLATE: isolated("n3", transport="n3")}
 DEAD_GPU = {
     **READ,
     Step.LOG: log("uncorrectable memory error", "n2", 9),
-    Step.AUDIT: done(Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 3: a row remap is pending", hint=RESET), nodes=NODES),
+    Step.AUDIT: done(
+        Finding("gpu-memory", "n2", Verdict.FAIL, "GPU 3: a row remap is pending", hint=RESET), nodes=NODES
+    ),
 }
 STRAGGLER = {
     **READ,
@@ -101,7 +104,7 @@ class StandinWorkflows:
             raise error
         return self.answers[entry.step]
 
-    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+    def act(self, incident: Incident, entry: Entry, ask: Ask, _begin: Begin) -> Answer:
         """Acts only with consent; one that was begun is not repeated, as its run record shows."""
         if entry.step in self.acted:
             return self.answers[entry.step]

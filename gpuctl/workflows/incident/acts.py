@@ -28,7 +28,7 @@ from gpuctl.nodes.acts import services
 from gpuctl.nodes.acts.model import Consent
 from gpuctl.workflows import audit, audit_rules, host_reboot, nodes_drain, nodes_service
 from gpuctl.workflows.nodes_drain import MOST, Drain, Nodes
-from gpuctl.workflows.recorded_act import UNFINISHED, recorded
+from gpuctl.workflows.recorded_act import UNFINISHED, Begin, no_begin, recorded
 
 LIMIT_S = 60.0  # for one node
 REQUEUED_S, POLL_S = 30.0, 1.0
@@ -53,11 +53,11 @@ Ask = Callable[[Question], str]  # returns why there is no consent, "" if there 
 
 
 class Acts:
-    """Acts on the hosts of an incident; `ask` is called right before each."""
+    """Acts on the hosts of an incident; `ask` is called before each, and `begin` right before it, with its run."""
 
-    def __init__(self, hosts: Sequence[Target], ask: Ask) -> None:
+    def __init__(self, hosts: Sequence[Target], ask: Ask, begin: Begin = no_begin) -> None:
         self._hosts = {host.name: host for host in hosts}
-        self._ask = ask
+        self._ask, self._begin = ask, begin
 
     def make(self, incident: Incident, entry: Entry) -> Answer:
         """Act, or find out what an interrupted act has done."""
@@ -70,7 +70,9 @@ class Acts:
             return Answer(State.REFUSED, why)
         if entry.step is Step.REPAIR:
             return self._repair(incident, entry, chosen, host)
-        return self._drain(incident, entry, chosen, host)
+        answer = self._drain(incident, entry, chosen, host)
+        # One that was begun before an interruption may have changed the node, whatever is read now.
+        return replace(answer, details={**answer.details, "begun": True}) if entry.begun else answer
 
     # ---- drain and give back -----------------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class Acts:
         does = "let it take work again" if undo else "drain it, so that it takes no new work; what runs there continues"
         if why := self._ask(Question(f"{host.name} ({before.scheduler}): {does}")):
             return Answer(State.DECLINED, why)
-        [after], run = nodes_drain.carry_out(nodes, [before], _words(entry), undo=undo)
+        [after], run = nodes_drain.carry_out(nodes, [before], _words(entry), undo=undo, begin=self._begin)
         if after.state != "done":  # its answer may have been lost, or come before its effect
             now = _read(nodes, host, reason, undo=undo)
             after = now if now.state == "done" else after
@@ -97,8 +99,8 @@ class Acts:
 
     def _repair(self, incident: Incident, entry: Entry, chosen: Remedy, host: Target) -> Answer:
         reason = _reason(incident, entry)
-        if run := _earlier(incident, reason):
-            return _as_recorded(run, host.name)
+        if earlier := _earlier(incident, entry, reason):
+            return earlier
         if why := _against_repair(incident, chosen, host):
             return Answer(State.REFUSED, why)
         if chosen.kind is Kind.RESET:
@@ -109,15 +111,15 @@ class Acts:
             return Answer(State.REFUSED, "; ".join(deed.against))
         if why := self._ask(Question(f"{host.name}: {deed.what}; {deed.disturbs}; evidence: {removed(chosen.why)[0]}")):
             return Answer(State.DECLINED, why)
-        done, run_name = nodes_service.carry_out(deed, _words(entry), Consent(reason=reason))
+        done, run_name = nodes_service.carry_out(deed, _words(entry), Consent(reason=reason), self._begin)
         return _with_run(_repaired(deed.what, done.state, done.text), run_name)
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def _resume(self, incident: Incident, entry: Entry) -> Answer:
         reason = _reason(incident, entry)
-        if run := _earlier(incident, reason):
-            return _as_recorded(run, next(iter(run.hosts)))
+        if earlier := _earlier(incident, entry, reason):
+            return earlier
         request = incident.request
         if request.resume_with:
             return self._start(entry, reason, request.resume_with)
@@ -134,7 +136,7 @@ class Acts:
             code = terminal.show(argv)
             return "failed" if code else "done", f"exit code {code}"
 
-        return _recorded(entry, reason, "command", run)
+        return _recorded(entry, reason, "command", run, self._begin)
 
     def _requeue(self, entry: Entry, reason: str, number: str) -> Answer:
         """Requeue a job of the user's own in Slurm; one that waits is requeued already."""
@@ -148,7 +150,7 @@ class Acts:
             return Answer(State.REFUSED, f"Slurm does not show how often the job {number} was restarted; {BY_HAND}")
         if why := self._ask(_about_requeue(job)):
             return Answer(State.DECLINED, why)
-        return _recorded(entry, reason, number, lambda: _requeued(job))
+        return _recorded(entry, reason, number, lambda: _requeued(job), self._begin)
 
 
 def _against_requeue(number: str, runs: Sequence[slurm.JobRun]) -> str:
@@ -257,8 +259,20 @@ def _words(entry: Entry) -> list[str]:
     return words[1:] if words[:1] == ["gpuctl"] else ["incident", "start"]
 
 
-def _earlier(incident: Incident, reason: str) -> RunRecord | None:
-    """Run record of this act from before an interruption; None if it was never begun."""
+def _earlier(incident: Incident, entry: Entry, reason: str) -> Answer | None:
+    """Answer of this act from before an interruption, as it is not repeated; None if it was never begun."""
+    if entry.begun:
+        try:
+            return _as_recorded(run_history.load(entry.begun))
+        except InvalidInput as error:  # removed or damaged
+            text = f"it was begun and is not repeated, and how it ended is unknown: {error.wrong}"
+            return _with_run(Answer(State.UNKNOWN, text, details={"begun": True}), entry.begun)
+    run = _run_of(incident, reason)
+    return _as_recorded(run) if run else None
+
+
+def _run_of(incident: Incident, reason: str) -> RunRecord | None:
+    """Run record with this reason, for incidents of earlier versions, whose entries do not name it."""
     day = incident.name[:8]  # by days, as the clock may have been set back meanwhile
     for name in reversed([name for name in run_history.names() if name[:8] >= day]):
         try:
@@ -270,18 +284,19 @@ def _earlier(incident: Incident, reason: str) -> RunRecord | None:
     return None
 
 
-def _as_recorded(run: RunRecord, host: str) -> Answer:
+def _as_recorded(run: RunRecord) -> Answer:
     """Answer of an act that was begun before an interruption: it is not repeated."""
-    row: Mapping[str, Any] = run.hosts[host]
+    row: Mapping[str, Any] = next(iter(run.hosts.values()), {})
     status = str(row.get("status", UNFINISHED))
     text = str(row.get("text", "")) or "it was interrupted, and is not repeated"
     return _with_run(_repaired(str(row.get("act", "")), status, text), run.name)
 
 
-def _recorded(entry: Entry, reason: str, subject: str, run: Callable[[], tuple[str, str]]) -> Answer:
+def _recorded(entry: Entry, reason: str, subject: str, run: Callable[[], tuple[str, str]], begin: Begin) -> Answer:
     """Make an act on a job within a run record; `run` returns its state and a text."""
     what = removed(entry.command)[0]
     with recorded(["incident", "start"], {subject: {"act": what, "reason": reason}}) as record:
+        begin(record.name)
         state, text = run()
         text = removed(text)[0]
         record.update(subject, status=state, text=text)

@@ -13,6 +13,7 @@ from gpuctl.domain.findings import Finding
 from gpuctl.incident import decide, record
 from gpuctl.incident.model import ACTS, Answer, Entry, Incident, IncidentRequest, State
 from gpuctl.workflows.incident.acts import Ask, Question
+from gpuctl.workflows.recorded_act import Begin
 
 
 class NoAnswer(GpuctlError):
@@ -25,8 +26,8 @@ class Workflows(Protocol):
     def read(self, incident: Incident, entry: Entry) -> Answer:
         """Make a step that changes nothing; it may be repeated."""
 
-    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
-        """Act with consent; one that was begun before an interruption is not repeated."""
+    def act(self, incident: Incident, entry: Entry, ask: Ask, begin: Begin) -> Answer:
+        """Act with consent; `begin` is called right before it. One that was begun earlier is not repeated."""
 
 
 class Watch(Protocol):
@@ -69,24 +70,34 @@ def go_on(incident: Incident, workflows: Workflows, watch: Watch) -> Incident:
             incident = incident.with_entry(entry)
             watch.save(incident)
         watch.begin(entry)
-        entry = replace(entry, answer=_answer(incident, entry, workflows, watch), finished=_now())
+        entry = _made(incident, entry, workflows, watch)
         incident = incident.with_entry(entry)
         watch.save(incident)
         watch.end(entry)
     return incident
 
 
-def _answer(incident: Incident, entry: Entry, workflows: Workflows, watch: Watch) -> Answer:
-    """Answer of a step without secrets; UNKNOWN if it cannot be made, which does not stop the incident."""
+def _made(incident: Incident, entry: Entry, workflows: Workflows, watch: Watch) -> Entry:
+    """A step with its answer without secrets; UNKNOWN if it cannot be made, which does not stop the incident."""
+
+    def begin(run: str) -> None:
+        """Write that an act is begun: from then on it is never repeated."""
+        nonlocal entry
+        begun = replace(entry, begun=run)
+        watch.save(incident.with_entry(begun))
+        entry = begun
+
     try:
         is_act = entry.step in ACTS
-        answer = workflows.act(incident, entry, watch.ask) if is_act else workflows.read(incident, entry)
+        answer = workflows.act(incident, entry, watch.ask, begin) if is_act else workflows.read(incident, entry)
     except NoAnswer:
         raise
     except GpuctlError as error:
-        answer = Answer(State.UNKNOWN, f"{error}; {error.hint}".removesuffix("; "))
+        details = {"begun": True, "run": entry.begun} if entry.begun else {}
+        answer = Answer(State.UNKNOWN, f"{error}; {error.hint}".removesuffix("; "), details=details)
     findings = tuple(_clean_finding(one) for one in answer.findings)
-    return replace(answer, summary=_clean(answer.summary), findings=findings)
+    answer = replace(answer, summary=_clean(answer.summary), findings=findings)
+    return replace(entry, answer=answer, finished=_now())
 
 
 def _clean_finding(one: Finding) -> Finding:

@@ -43,6 +43,7 @@ from gpuctl.workflows.incident.acts import Acts, Ask
 from gpuctl.workflows.incident.flow import NoAnswer
 from gpuctl.workflows.nccl_targets.hosts import named
 from gpuctl.workflows.nccl_targets.model import HostOptions, NodeAccess, Notify, SlurmOptions, TargetRequest
+from gpuctl.workflows.recorded_act import Begin, no_begin
 
 LIMIT_S = 60.0  # for one node
 DOING = "start an incident"
@@ -75,9 +76,9 @@ class Steps:
         }
         return readers[entry.step](incident, entry)
 
-    def act(self, incident: Incident, entry: Entry, ask: Ask) -> Answer:
+    def act(self, incident: Incident, entry: Entry, ask: Ask, begin: Begin = no_begin) -> Answer:
         """Act with consent; `NoAnswer` if nothing was done because not a single node answers."""
-        answer = Acts(self.hosts, ask).make(incident, entry)
+        answer = Acts(self.hosts, ask, begin).make(incident, entry)
         is_of_node = entry.step is not Step.RESUME and answer.state in (State.UNKNOWN, State.REFUSED)
         if is_of_node and not answer.details.get("begun"):
             fleet = nodes.ask(self.hosts, 64, LIMIT_S, _ignore)

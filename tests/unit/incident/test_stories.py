@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import InvalidInput
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import state_dir
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, unknown
 from gpuctl.domain.gpu_health import RESET
 from gpuctl.incident import acts, decide, postmortem, record
 from gpuctl.incident.cause import also, cause, unknowns
-from gpuctl.incident.model import Answer, Certainty, Incident, State, Step
+from gpuctl.incident.model import Answer, Certainty, Entry, Incident, State, Step
 from gpuctl.incident.remedies import Kind, remedy
 from gpuctl.pages import markdown
 from gpuctl.pages import page as pages
 from gpuctl.workflows.incident import flow
+from gpuctl.workflows.incident.acts import Ask
+from gpuctl.workflows.recorded_act import Begin
 from tests.rig import incident_stories as stories
 from tests.rig.incident_stories import REQUEST, Killed, StandinWatch, StandinWorkflows
 
@@ -414,6 +416,34 @@ def plain(incident: Incident) -> Incident:
     path = state_dir() / "incident.json"
     path.write_text(json.dumps(record.as_dict(incident)))
     return record.read(path)
+
+
+def test_the_beginning_of_an_act_is_written_before_it_and_an_act_that_raises_was_begun() -> None:
+    class StandinOfLostHosts(StandinWorkflows):
+        def act(self, incident: Incident, entry: Entry, ask: Ask, begin: Begin) -> Answer:
+            if entry.step is Step.DRAIN:
+                return super().act(incident, entry, ask, begin)
+            begin("r9")
+            left = plain(watch.saved[-1])
+            assert left.current is not None
+            assert (left.current.step, left.current.begun) == (entry.step, "r9")
+            raise GpuctlError("restart efa", "the program ended without an answer")
+
+    watch = StandinWatch(consents=True)
+    end = handled(stories.CURED, StandinOfLostHosts(stories.CURED), watch)
+    answer = end.answer(Step.REPAIR)
+    assert answer is not None
+    assert (answer.state, answer.details) == (State.UNKNOWN, {"begun": True, "run": "r9"})
+    assert (acts.has_changed(end), acts.is_finished_well(end)) == (True, False)
+
+
+def test_a_record_of_an_earlier_version_does_not_name_the_runs_of_its_acts(tmp_path: Path) -> None:
+    end = handled(stories.EFA)
+    value = json.loads(json.dumps(record.as_dict(end)))
+    for entry in value["entries"]:
+        del entry["begun"]
+    (tmp_path / "x.json").write_text(json.dumps(value))
+    assert record.read(tmp_path / "x.json") == end
 
 
 # ---- record and post-mortem ------------------------------------------------------------------------------------------

@@ -126,6 +126,38 @@ def test_a_repair_that_was_begun_before_an_interruption_is_not_repeated(
     assert requests == []
 
 
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("{")])
+def test_an_act_that_was_begun_is_not_repeated_without_its_run_record(
+    damage: Callable[[Path], object], requests: list[Mapping[str, Any]]
+) -> None:
+    one, begun = incident(resume_with=("touch", "/none/x")), list[str]()
+    for step in (Step.REPAIR, Step.RESUME):
+        entry = Entry(7, step, rules.command(one, step), "")
+        Acts(HOSTS, yes, begun.append).make(one, entry)
+        damage(run_history.folder() / f"{begun[-1]}.json")
+        answer = Acts(HOSTS, yes, begun.append).make(one, replace(entry, begun=begun[-1]))
+        assert (answer.state, answer.details) == (State.UNKNOWN, {"begun": True, "run": begun[-1]})
+    assert (len(requests), len(begun)) == (1, 2)
+
+
+def test_nothing_is_done_if_its_beginning_cannot_be_recorded(requests: list[Mapping[str, Any]]) -> None:
+    def full(_: str) -> None:
+        raise GpuctlError("record the incident", "no space left on device")
+
+    one = incident()
+    for step in (Step.DRAIN, Step.REPAIR):
+        with pytest.raises(GpuctlError, match="no space left"):
+            Acts(HOSTS, yes, full).make(one, Entry(7, step, rules.command(one, step), ""))
+    assert requests == []
+
+
+def test_a_drain_that_was_begun_before_an_interruption_counts_as_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    drains(("lost", ""), monkeypatch=monkeypatch)
+    one = incident()
+    answer = Acts(HOSTS, yes).make(one, Entry(7, Step.DRAIN, rules.command(one, Step.DRAIN), "", begun="r1"))
+    assert (answer.state, answer.details["begun"]) == (State.UNKNOWN, True)
+
+
 def test_a_drain_is_ours_and_given_back_and_one_of_others_stays(requests: list[Mapping[str, Any]]) -> None:
     one = incident()
     for _ in range(2):  # the second after a kill before its answer was recorded
