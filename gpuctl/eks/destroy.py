@@ -244,13 +244,17 @@ class Remover:
             self.waiter.progress(f"deleted {one}")
 
     def renewed(self, around: Belongings) -> Belongings:
-        """Load balancers and security groups as AWS lists them now; the other objects as they were."""
+        """Load balancers and security groups as AWS lists them now; the other objects as they were. A new one that
+        may be of another cluster of this name is left out: nobody has confirmed that it goes."""
         now = self.look(self.aws, self.state, MADE_BY_CONTROLLERS)
-        made = [one for one in now.objects if one.kind in MADE_BY_CONTROLLERS]
         before = {(one.kind, one.name) for one in around.objects}
-        for one in made:
-            if (one.kind, one.name) not in before and removal.belongs(one, self.state.cluster):
-                self.waiter.progress(f"{one} was made meanwhile, and goes, too")
+        made = []
+        for one in (one for one in now.objects if one.kind in MADE_BY_CONTROLLERS):
+            is_new = (one.kind, one.name) not in before and removal.belongs(one, self.state.cluster)
+            if not is_new or removal.is_inside(one, self.state):
+                made.append(one)
+                if is_new:
+                    self.waiter.progress(f"{one} was made meanwhile, and goes, too")
         others = [one for one in around.objects if one.kind not in MADE_BY_CONTROLLERS]
         return replace(around, objects=[*others, *made], named_by=now.named_by)
 

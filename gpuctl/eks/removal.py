@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -22,10 +23,10 @@ ORDER = (
     *(Kind.INTERFACE, Kind.VOLUME, Kind.SNAPSHOT, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT),
     *(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.LOG_GROUP, Kind.ROLE),
 )
-# Or by a controller, and of no use without the cluster.
-MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP, Kind.TARGET_GROUP})
-# Those that go have a tag of the cluster, or belong to its nodes; volumes and snapshots go only by choice.
-BY_CONTROLLERS = frozenset({Kind.LOAD_BALANCER, Kind.SECURITY_GROUP, Kind.VOLUME, Kind.SNAPSHOT})
+MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP})
+# Made by controllers: their tag names a cluster, and an earlier one or one outside EKS may have had the same name.
+IN_A_VPC = frozenset({Kind.LOAD_BALANCER, Kind.TARGET_GROUP, Kind.SECURITY_GROUP})
+STARTS: Mapping[Kind, str] = {Kind.VOLUME: "CreateTime", Kind.SNAPSHOT: "StartTime"}  # they go only by choice
 DELETE, KEEP = "delete", "keep"
 # Kinds that a login may not be allowed to list -> the actions that list them.
 RIGHTS: Mapping[Kind, str] = {
@@ -49,13 +50,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Row:
-    """An object and its fate. `why`: for one that stays, or that gpuctl did not make. `is_inside`: a controller of a
-    cluster of ours made it, so that it goes with the cluster."""
+    """An object and its fate. `why`: for one that stays, or that gpuctl did not make. `is_inside`: a controller of this
+    very cluster of ours made it, by its VPC or by its time, so that it goes with the cluster."""
 
     item: Object
     goes: bool
     why: str = ""
     is_inside: bool = False
+
+    def __str__(self) -> str:
+        return f"{'goes' if self.goes else 'stays'}   {self.item}" + (f": {self.why}" if self.why else "")
 
     @property
     def is_foreign(self) -> bool:
@@ -144,9 +148,35 @@ def rows(state: State, around: Belongings, choice: Choice) -> list[Row]:
         if any(one.name == row.item.name and one.kind is row.item.kind for row in fates):
             continue
         fates.append(_around(one, state.cluster, around, choice, own_vpc))
-    if any(one.ours for one in state.objects if one.kind in (Kind.CLUSTER, Kind.ROLE)):
-        fates = [replace(row, is_inside=row.item.kind in BY_CONTROLLERS) for row in fates]
+    fates = [replace(row, is_inside=is_inside(row.item, state)) for row in fates]
     return sorted(fates, key=lambda row: (not row.goes, _place(row.item)))
+
+
+def is_inside(item: Object, state: State) -> bool:
+    """True for what a controller made in a VPC of ours, or since the cluster of ours exists: a tag names no more than
+    a name, which an earlier cluster or one outside EKS may have had."""
+    clusters = [one for one in state.of(Kind.CLUSTER) if one.ours]
+    if item.kind in IN_A_VPC:
+        vpcs = {one.name for one in state.of(Kind.VPC) if one.ours}
+        vpcs |= {str(one.data.get("resourcesVpcConfig", {}).get("vpcId") or "") for one in clusters}
+        return str(item.data.get("VpcId") or item.data.get("VPCId") or None) in vpcs
+    if item.kind not in STARTS:
+        return False
+    start = _time(item.data.get(STARTS[item.kind]))
+    made = [_time(one.data.get("createdAt")) for one in clusters]
+    return start is not None and any(one is not None and start >= one for one in made)
+
+
+def _time(answer: Any) -> datetime | None:
+    """A time of AWS's answers, which without a zone is UTC; None for none."""
+    if isinstance(answer, str):
+        try:
+            answer = datetime.fromisoformat(answer)
+        except ValueError:
+            return None
+    if not isinstance(answer, datetime):
+        return None
+    return answer if answer.tzinfo is not None else answer.replace(tzinfo=UTC)
 
 
 def _place(item: Object) -> tuple[int, int]:

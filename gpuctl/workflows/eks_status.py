@@ -115,4 +115,6 @@ def _reap(aws: Aws, one: Living, choice: Choice, waiter: Waiter) -> list[Finding
         hint = f"`gpuctl eks destroy {one.cluster} --region {one.region} --foreign {one.cluster} --yes`"
         return [fail("reap", one.subject, message, hint)]
     waiter.progress(f"removing {one.subject}")
+    for row in (row for row in rows if row.goes):
+        waiter.progress(str(row))
     return eks_destroy.run(aws, state, around, choice, waiter)

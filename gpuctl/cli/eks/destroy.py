@@ -149,8 +149,7 @@ def _confirm_foreign(foreign: Sequence[Row], name: str, typed: str) -> None:
 
 def _show_rows(rows: Sequence[Row], err: bool) -> None:
     for row in rows:
-        why = f": {row.why}" if row.why else ""
-        click.echo(f"{'goes' if row.goes else 'stays'}   {row.item}{why}", err=err)
+        click.echo(str(row), err=err)
 
 
 def _show(results: Sequence[Finding], carried_out: bool) -> None:

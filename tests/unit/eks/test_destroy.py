@@ -222,15 +222,16 @@ def test_the_last_search_is_repeated_as_lists_lag(looks: int, verdict: Verdict) 
 def test_a_load_balancer_that_was_made_after_the_first_look_goes_before_the_network() -> None:
     """As for a Service that Argo CD made again while the control plane still ran."""
     tags = {"elbv2.k8s.aws/cluster": "lab"}
-    balancer = Object(Kind.LOAD_BALANCER, "k8s-web", tags=tags, data={"LoadBalancerArn": "arn:lb"})
-    group = Object(Kind.SECURITY_GROUP, "sg-1", tags=tags)
+    balancer = Object(Kind.LOAD_BALANCER, "k8s-web", tags=tags, data={"LoadBalancerArn": "arn:lb", "VpcId": "vpc-1"})
+    elsewhere = replace(balancer, name="kubeadm", data={"LoadBalancerArn": "arn:2", "VpcId": "vpc-9"})
+    group = Object(Kind.SECURITY_GROUP, "sg-1", tags=tags, data={"VpcId": "vpc-1"})
     aws, lines = StandInAws(), list[str]()
     run = remover(aws, lab(Object(Kind.VPC, "vpc-1", "vpc", ours=True)))
     run.waiter.progress = lines.append
 
     def look(_: Aws, __: State, kinds: tuple[Kind, ...] = ()) -> Belongings:
         is_gone = "DeleteLoadBalancer" in aws.acts
-        return Belongings([] if is_gone else [one for one in (balancer, group) if one.kind in kinds])
+        return Belongings([] if is_gone else [one for one in (balancer, elsewhere, group) if one.kind in kinds])
 
     run.look = look
     destroy.destroy(run, Belongings())

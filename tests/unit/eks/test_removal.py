@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -46,15 +48,45 @@ def test_node_groups_of_others_need_a_confirmation_and_what_eks_makes_does_not()
     assert all(one.goes for one in fates)
 
 
-def test_what_controllers_of_our_cluster_made_goes_with_it_and_else_needs_a_confirmation() -> None:
-    balancer = Object(Kind.LOAD_BALANCER, "lb", tags=OWNED)
-    disk, copy = Object(Kind.VOLUME, "vol-1", tags=OWNED), Object(Kind.SNAPSHOT, "snap-1", tags=OWNED)
-    around, choice = Belongings([balancer, disk, copy]), Choice("delete", "", "delete")
-    of_others = state(Object(Kind.CLUSTER, "lab"))
-    for known, confirmed in ((state(CLUSTER), True), (of_others, False), (state(), False)):
-        fates = [row for row in rows(known, around, choice) if row.item.kind is not Kind.CLUSTER]
-        assert all(row.goes for row in fates)
-        assert [row.is_foreign for row in fates] == [not confirmed] * 3
+MADE = datetime(2026, 11, 20, 8, tzinfo=UTC)
+RUNNING = ours(Kind.CLUSTER, "lab", createdAt=MADE, resourcesVpcConfig={"vpcId": "vpc-1"})
+TO_DELETE = Choice("delete", "", "delete")
+
+
+def made_by_controllers(vpc: str, start: datetime) -> list[Object]:
+    """Objects with a tag of the cluster: those of a network in `vpc`, and those that store since `start`."""
+    kinds = (Kind.LOAD_BALANCER, Kind.TARGET_GROUP, Kind.SECURITY_GROUP)
+    network = [Object(kind, f"{kind}-1", tags=OWNED, data={"VpcId": vpc}) for kind in kinds]
+    return [
+        *network,
+        Object(Kind.LOAD_BALANCER, "classic", tags=OWNED, data={"VPCId": vpc}),
+        Object(Kind.VOLUME, "vol-1", tags=OWNED, data={"CreateTime": start}),
+        Object(Kind.SNAPSHOT, "snap-1", tags=OWNED, data={"StartTime": start}),
+    ]
+
+
+@pytest.mark.parametrize("known", [RUNNING, replace(RUNNING, ours=False), None])
+def test_what_controllers_of_our_cluster_made_goes_with_it_and_else_needs_a_confirmation(known: Object | None) -> None:
+    around = Belongings(made_by_controllers("vpc-1", MADE + timedelta(hours=1)))
+    fates = list(rows(state(*ROLES, *([known] if known else [])), around, TO_DELETE))
+    fates = [row for row in fates if row.item.tags == OWNED]
+    assert all(row.goes for row in fates)
+    assert [row.is_foreign for row in fates] == [known is not RUNNING] * 6
+
+
+def test_what_an_earlier_cluster_of_the_name_or_one_in_another_vpc_left_needs_a_confirmation() -> None:
+    around = Belongings(made_by_controllers("vpc-9", MADE - timedelta(days=30)))
+    fates = [row for row in rows(state(*ROLES, RUNNING), around, TO_DELETE) if row.item.tags == OWNED]
+    assert [(row.goes, row.is_foreign) for row in fates] == [(True, True)] * 6
+    timeless = Object(Kind.VOLUME, "vol-1", tags=OWNED)
+    assert rows(state(RUNNING), Belongings([timeless]), TO_DELETE)[-1].is_foreign
+
+
+def test_what_controllers_made_in_our_vpc_goes_after_an_interruption_without_a_confirmation() -> None:
+    around = Belongings(made_by_controllers("vpc-1", MADE))
+    assert [row.item.name for row in rows(state(*ROLES, VPC), around, TO_DELETE) if row.is_foreign] == [
+        *("vol-1", "snap-1"),
+    ]
 
 
 @pytest.mark.parametrize("tags", [{"kubernetes.io/cluster/lab": "shared"}, {"elbv2.k8s.aws/cluster": "other"}, {}])

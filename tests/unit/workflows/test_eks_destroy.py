@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
 from gpuctl.eks.removal import Choice, claims, obstacles, remaining, rows, snapshots
-from gpuctl.workflows import eks_destroy
+from gpuctl.eks.wait import Waiter
+from gpuctl.workflows import eks_destroy, eks_status
+from gpuctl.workflows.eks_status import Living
 from tests.rig.aws_refusals import refused
 
 CSI = {"ebs.csi.aws.com/cluster": "true", "kubernetes.io/created-for/pvc/name": "data"}
@@ -218,7 +221,9 @@ def test_what_other_services_have_of_a_cluster_stays_and_is_named_at_the_end() -
 def test_a_target_group_goes_with_the_cluster_and_needs_no_confirmation() -> None:
     aws = StandInAws([], [])
     names = {"arn:1": {"elbv2.k8s.aws/cluster": "lab"}, "arn:2": {"elbv2.k8s.aws/cluster": "other"}, "arn:3": {}}
-    aws.lists["DescribeTargetGroups"] = [{"TargetGroupArn": one, "TargetGroupName": one[-1]} for one in names]
+    aws.lists["DescribeTargetGroups"] = [
+        {"TargetGroupArn": one, "TargetGroupName": one[-1], "VpcId": "vpc-1"} for one in names
+    ]
     aws.lists["DescribeTags"] = [tagged(tags, ResourceArn=arn) for arn, tags in names.items()]
     fates = rows(STATE, eks_destroy.around(aws, STATE, [Kind.TARGET_GROUP]), Choice())
     groups = [row for row in fates if row.item.kind is Kind.TARGET_GROUP]
@@ -250,3 +255,20 @@ def test_a_kind_that_may_not_be_listed_is_unknown_and_the_others_are_listed(oper
     findings = remaining(State("lab", ""), eks_destroy.around(aws, STATE), Choice())
     assert any(words in one.message and str(one.verdict) == "UNKNOWN" for one in findings)
     assert "OK" not in [str(one.verdict) for one in findings]
+
+
+def test_reap_names_what_it_is_about_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, lines = list[str](), list[str]()
+    kept = {**volume("vol-1", {**OURS, **CSI}, state="available"), "CreateTime": "2026-01-01T00:00:00Z"}
+
+    def run(*_: object) -> list[Finding]:
+        started.append(lines[-1])
+        return []
+
+    monkeypatch.setattr(eks_destroy, "known", lambda *_: STATE)
+    monkeypatch.setattr(eks_destroy, "run", run)
+    late = [Living("lab", "us-east-1", None)]
+    waiter = Waiter(lines.append, lines.append)
+    assert eks_status.reap(lambda _: StandInAws([kept], []), late, Choice("delete"), waiter) == []
+    assert started
+    assert "goes   volume vol-1: made by Kubernetes for a claim" in lines
