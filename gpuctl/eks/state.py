@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
@@ -52,6 +53,20 @@ def described(aws: Aws, requests: Mapping[Any, Request]) -> dict[Any, list[Any]]
         else:
             answers[key] = answer
     return answers
+
+
+def described_in_parts(aws: Aws, request: Request, parameter: str, names: Sequence[str], size: int) -> list[Any]:
+    """Answers to a request that takes `size` names at once. AWS refuses a part as a whole if one of its names is gone:
+    each name of such a part is asked for by itself."""
+
+    def of(several: Sequence[str]) -> Request:
+        return replace(request, parameters={**request.parameters, parameter: list(several)})
+
+    parts = [names[start : start + size] for start in range(0, len(names), size)]
+    answers = described(aws, {part[0]: of(part) for part in parts})
+    again = [name for part in parts if len(part) > 1 and not answers[part[0]] for name in part]
+    answers |= described(aws, {name: of([name]) for name in again})
+    return [row for rows in answers.values() for row in rows]
 
 
 def read(aws: Aws, cluster: str) -> State:

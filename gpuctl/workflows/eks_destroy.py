@@ -250,15 +250,8 @@ def _balancers(aws: Aws, state: State, vpcs: Sequence[str]) -> list[Object]:
         ("elb", "LoadBalancerName", "LoadBalancerNames", "LoadBalancerName"),
     ):
         rows = {str(one[member]): one for one in listed[service]}
-        names = list(rows)
-        requests = {
-            start: Request(
-                *("read the tags of load balancers", service, "DescribeTags", "TagDescriptions"),
-                {parameter: names[start : start + TAGS_AT_ONCE]},
-            )
-            for start in range(0, len(names), TAGS_AT_ONCE)
-        }
-        tags = [one for several in states.described(aws, requests).values() for one in several]
+        request = Request("read the tags of load balancers", service, "DescribeTags", "TagDescriptions")
+        tags = states.described_in_parts(aws, request, parameter, list(rows), TAGS_AT_ONCE)
         for one in tags:
             row = {**rows[str(one[name])], "Tags": one.get("Tags") or ()}
             found.append(from_answer(Kind.LOAD_BALANCER, row, state.cluster, aws.region))

@@ -123,18 +123,18 @@ def _rows(answers: Answers, kind: Kind) -> list[Any]:
 def _with_tags(aws: Aws, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Target groups with their tags; those that are gone meanwhile are left out."""
     by_arn = {str(row["TargetGroupArn"]): row for row in rows}
-    request = ("read the tags of target groups", "elbv2", "DescribeTags", "TagDescriptions")
-    requests = {
-        several[0]: Request(*request, {"ResourceArns": list(several)}) for several in _parts(list(by_arn), TAGS_AT_ONCE)
-    }
-    tags = [one for several in states.described(aws, requests).values() for one in several]
+    request = Request("read the tags of target groups", "elbv2", "DescribeTags", "TagDescriptions")
+    tags = states.described_in_parts(aws, request, "ResourceArns", list(by_arn), TAGS_AT_ONCE)
     return [{**by_arn[str(one["ResourceArn"])], "Tags": one.get("Tags") or ()} for one in tags]
 
 
 def _is_stack_of(row: Mapping[str, Any], cluster: str) -> bool:
-    """True for a stack of the cluster by its tags, or by the name that eksctl gives it."""
+    """True for a stack of the cluster by its tags, or, without that of eksctl, by the name that eksctl gives it: by its
+    name alone, eksctl-a-addon-b-cluster is of the cluster a and of a-addon-b."""
     tags = tag_mapping(row)
-    is_tagged = cluster in (tags.get(EKSCTL_TAG), tags.get(CLUSTER)) or tags.get(NODE_TAG.format(cluster)) == "owned"
+    if EKSCTL_TAG in tags:
+        return tags[EKSCTL_TAG] == cluster
+    is_tagged = tags.get(CLUSTER) == cluster or tags.get(NODE_TAG.format(cluster)) == "owned"
     return is_tagged or bool(re.fullmatch(STACKS_OF_EKSCTL.format(re.escape(cluster)), str(row["StackName"])))
 
 

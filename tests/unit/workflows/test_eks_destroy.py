@@ -272,3 +272,39 @@ def test_reap_names_what_it_is_about_to_delete(monkeypatch: pytest.MonkeyPatch) 
     assert eks_status.reap(lambda _: StandInAws([kept], []), late, Choice("delete"), waiter) == []
     assert started
     assert "goes   volume vol-1: made by Kubernetes for a claim" in lines
+
+
+class VanishingAws(StandInAws):
+    """Refuses tags of several objects as a whole if one of them is gone, as Elastic Load Balancing does."""
+
+    def read(self, request: Request, convert: Callable[[Any], Any]) -> list[Any]:
+        if request.operation != "DescribeTags":
+            return super().read(request, convert)
+        arns = request.parameters["ResourceArns"]
+        if "arn:gone" in arns:
+            raise refused("TargetGroupNotFound" if request.doing.endswith("target groups") else "LoadBalancerNotFound")
+        return [convert(tagged({"elbv2.k8s.aws/cluster": "lab"}, ResourceArn=one)) for one in arns]
+
+
+def test_one_load_balancer_or_target_group_that_is_gone_meanwhile_does_not_hide_the_others() -> None:
+    aws = VanishingAws([], [])
+    names = ("web", "gone", "api")
+    aws.lists["DescribeLoadBalancers"] = [
+        {"LoadBalancerArn": f"arn:{name}", "LoadBalancerName": name, "VpcId": "vpc-1"} for name in names
+    ]
+    aws.lists["DescribeTargetGroups"] = [
+        {"TargetGroupArn": f"arn:{name}", "TargetGroupName": name, "VpcId": "vpc-1"} for name in names
+    ]
+    around = eks_destroy.around(aws, STATE)
+    for kind in (Kind.LOAD_BALANCER, Kind.TARGET_GROUP):
+        assert {one.name for one in around.of(kind)} == {"web", "api"}
+    assert {str(one.verdict) for one in remaining(State("lab", "us-east-1"), around, Choice())} == {"FAIL"}
+
+
+@pytest.mark.parametrize(("of", "listed"), [("gpu-addon-lab", []), ("gpu", ["eksctl-gpu-addon-lab-cluster"])])
+def test_the_tag_of_eksctl_says_of_which_cluster_a_stack_is(of: str, listed: list[str]) -> None:
+    aws = StandInAws([], [])
+    tags = {"alpha.eksctl.io/cluster-name": of}
+    aws.lists["DescribeStacks"] = [tagged(tags, StackName="eksctl-gpu-addon-lab-cluster", StackStatus="OK")]
+    around = eks_destroy.around(aws, State("gpu", "us-east-1"))
+    assert [one.name for one in around.of(Kind.STACK)] == listed
