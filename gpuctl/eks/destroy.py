@@ -36,7 +36,6 @@ BUSY = ("DependencyViolation", "InUse")  # parts of codes: something holds the o
 # Kind -> operation of EC2 that deletes it, and its parameter.
 DELETE: Mapping[Kind, tuple[str, str]] = {
     Kind.VOLUME: ("DeleteVolume", "VolumeId"),
-    Kind.SNAPSHOT: ("DeleteSnapshot", "SnapshotId"),
     Kind.TEMPLATE: ("DeleteLaunchTemplate", "LaunchTemplateId"),
     Kind.PLACEMENT: ("DeletePlacementGroup", "GroupName"),
     Kind.SECURITY_GROUP: ("DeleteSecurityGroup", "GroupId"),
@@ -178,11 +177,19 @@ class Remover:
 
     def mark(self, items: Sequence[Object]) -> None:
         """Tag volumes that only their node assigns to the cluster, and snapshots that only their volume does."""
-        marks = {CLUSTER: self.state.cluster, REGION: self.state.region}
-        for start in range(0, len(items), MARKED_AT_ONCE):
-            names = [one.name for one in items[start : start + MARKED_AT_ONCE]]
-            parameters = {"Resources": names, "Tags": tag_list(marks)}
-            self.act("tag the volumes and snapshots of the cluster's claims", "ec2", "CreateTags", parameters)
+        for kind in (Kind.VOLUME, Kind.SNAPSHOT):
+            names = [one.name for one in items if one.kind is kind]
+            for start in range(0, len(names), MARKED_AT_ONCE):
+                part = names[start : start + MARKED_AT_ONCE]
+                if not self.marked(part):  # one of them is gone, and AWS has tagged none
+                    for name in part:
+                        self.marked([name])
+
+    def marked(self, names: Sequence[str]) -> bool:
+        """False if AWS tags none, as one is gone."""
+        tags = tag_list({CLUSTER: self.state.cluster, REGION: self.state.region})
+        parameters = {"Resources": list(names), "Tags": tags}
+        return self.act("tag the volumes and snapshots of the cluster's claims", "ec2", "CreateTags", parameters)
 
     def workers(self) -> None:
         """Node groups together, then Fargate profiles one by one, as EKS deletes one at a time."""
@@ -290,16 +297,29 @@ class Remover:
     def target_groups(self, rows: Iterable[Row]) -> None:
         """Target groups of Services and Ingresses, which are left if their controller did not remove them."""
         for row in rows:
-            one = row.item
-            parameters = {"TargetGroupArn": str(one.data["TargetGroupArn"])}
-            try:
-                if self.act(f"delete the {one}", "elbv2", "DeleteTargetGroup", parameters):
-                    self.waiter.progress(f"deleted {one}")
-            except GpuctlError as error:
-                if code_of(error) != "ResourceInUse":
-                    raise
-                message, hint = f"cannot delete {one}: {error.wrong}", "remove the listener that uses it"
-                self.findings.append(fail("in-use", one.name, message, hint))
+            parameters = {"TargetGroupArn": str(row.item.data["TargetGroupArn"])}
+            hint = "remove the listener that uses it, or have the deletion allowed"
+            self.unless_refused(row.item, "elbv2", "DeleteTargetGroup", parameters, hint)
+
+    def snapshots(self, rows: Iterable[Row]) -> None:
+        """Snapshots, after all that costs by the hour: AWS Backup, an AMI or a lock may hold one for good."""
+        for row in rows:
+            parameters = {"SnapshotId": row.item.name}
+            hint = "delete it where it is held: in AWS Backup, by its AMI or its lock; then run this again"
+            self.unless_refused(row.item, "ec2", "DeleteSnapshot", parameters, hint)
+
+    def unless_refused(
+        self, item: Object, service: str, operation: str, parameters: Mapping[str, str], hint: str
+    ) -> None:
+        """Delete an object on which no other one depends. A refusal is a finding at once, and the rest goes on."""
+        try:
+            if self.act(f"delete the {item}", service, operation, parameters):
+                self.waiter.progress(f"deleted {item}")
+        except NoAnswer:
+            raise
+        except GpuctlError as error:
+            check = "in-use" if _is_busy(error) else "remains"
+            self.findings.append(fail(check, item.name, f"cannot delete {item}: {error.wrong}", hint))
 
     def nat(self, gateways: Sequence[Object]) -> None:
         """NAT gateways, until they have let go of their address."""
@@ -401,12 +421,13 @@ def destroy(remover: Remover, around: Belongings) -> list[Finding]:
     rows = [row for row in removal.rows(state, around, choice) if row.goes]
     remover.balancers(of(Kind.LOAD_BALANCER))
     remover.target_groups(of(Kind.TARGET_GROUP))
-    for row in of(Kind.VOLUME, Kind.SNAPSHOT, Kind.TEMPLATE, Kind.PLACEMENT):
+    for row in of(Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT):
         remover.delete(row.item)
     remover.sweep()  # of nodes that ended last
     remover.security_groups(of(Kind.SECURITY_GROUP))
     remover.nat([row.item for row in of(Kind.NAT)])
     remover.network(of(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC))
+    remover.snapshots(of(Kind.SNAPSHOT))
     remover.log_groups(of(Kind.LOG_GROUP))
     for row in of(Kind.ROLE):
         if row.item.part != "cluster":

@@ -20,8 +20,8 @@ EKSCTL_TAG, KARPENTER_TAG = "alpha.eksctl.io/cluster-name", "karpenter.k8s.aws/c
 # Kinds that go, in the order in which AWS lets them go.
 ORDER = (
     *(Kind.GROUP, Kind.FARGATE, Kind.ADDON, Kind.ENTRY, Kind.CLUSTER, Kind.LOAD_BALANCER, Kind.TARGET_GROUP),
-    *(Kind.INTERFACE, Kind.VOLUME, Kind.SNAPSHOT, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT),
-    *(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.LOG_GROUP, Kind.ROLE),
+    *(Kind.INTERFACE, Kind.VOLUME, Kind.TEMPLATE, Kind.PLACEMENT, Kind.SECURITY_GROUP, Kind.NAT),
+    *(Kind.ADDRESS, Kind.SUBNET, Kind.ROUTES, Kind.GATEWAY, Kind.VPC, Kind.SNAPSHOT, Kind.LOG_GROUP, Kind.ROLE),
 )
 MADE_BY_EKS = frozenset({Kind.ADDON, Kind.ENTRY, Kind.INTERFACE, Kind.LOG_GROUP})
 # Made by controllers: their tag names a cluster, and an earlier one or one outside EKS may have had the same name.

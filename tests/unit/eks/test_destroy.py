@@ -237,3 +237,43 @@ def test_a_load_balancer_that_was_made_after_the_first_look_goes_before_the_netw
     destroy.destroy(run, Belongings())
     assert aws.acts == ["DeleteLoadBalancer", "DeleteSecurityGroup", "DeleteVpc"]
     assert "load balancer k8s-web was made meanwhile, and goes, too" in lines
+
+
+OWNED = {"kubernetes.io/cluster/lab": "owned"}
+COPY = Object(Kind.SNAPSHOT, "snap-1", tags=OWNED)
+TARGETS = Object(Kind.TARGET_GROUP, "web", tags={"elbv2.k8s.aws/cluster": "lab"}, data={"TargetGroupArn": "arn:web"})
+
+
+@pytest.mark.parametrize(
+    ("item", "operation", "refusal", "check"),
+    [
+        (COPY, "DeleteSnapshot", refused("InvalidParameterValue", "managed by the AWS Backup service"), "remains"),
+        (COPY, "DeleteSnapshot", refused("InvalidSnapshot.InUse", "in use by ami-1"), "in-use"),
+        (COPY, "DeleteSnapshot", refused("SnapshotLocked", "it is locked"), "remains"),
+        (TARGETS, "DeleteTargetGroup", refused("AccessDenied", "no permission"), "remains"),
+        (TARGETS, "DeleteTargetGroup", refused("ResourceInUse", "a listener uses it"), "in-use"),
+    ],
+)
+def test_a_snapshot_or_target_group_that_aws_refuses_to_delete_is_a_finding_and_the_rest_goes(
+    item: Object, operation: str, refusal: GpuctlError, check: str
+) -> None:
+    nat = Object(Kind.NAT, "nat-1", state="available", ours=True)
+    aws, around = StandInAws({operation: [refusal]}), Belongings([item])
+    run = remover(aws, lab(nat, Object(Kind.VPC, "vpc-1", ours=True)), around)
+    run.choice = Choice("", "", "delete")
+    found = destroy.destroy(run, around)
+    assert (check, item.name) in [(one.check, one.subject) for one in found if one.verdict is Verdict.FAIL]
+    assert {"DeleteNatGateway", "DeleteVpc"} <= set(aws.acts)
+    assert aws.acts.count(operation) == 1  # it is not waited for
+    if item is COPY:
+        assert aws.acts[-1] == operation
+    assert run.wait_s == Remover.wait_s
+
+
+def test_a_snapshot_that_is_gone_meanwhile_leaves_the_other_claims_tagged() -> None:
+    gone = refused("InvalidSnapshot.NotFound")
+    aws = StandInAws({"CreateTags": [{}, gone, {}, gone]})
+    names = [(Kind.VOLUME, "vol-1"), (Kind.SNAPSHOT, "snap-1"), (Kind.SNAPSHOT, "snap-gone")]
+    remover(aws, lab()).mark([Object(kind, name) for kind, name in names])
+    tagged = [one["Resources"] for one in aws.parameters]
+    assert tagged == [["vol-1"], ["snap-1", "snap-gone"], ["snap-1"], ["snap-gone"]]
