@@ -439,23 +439,32 @@ def _last(remover: Remover) -> list[Finding]:
     """Search again; the first role goes only when nothing else is left, as it is the mark that something may be."""
     known = {one.subject for one in remover.findings}
     left, findings = State(remover.state.cluster, remover.state.region), list[Finding]()
+    unsure = list[str]()
 
     def poll() -> tuple[bool | None, str]:
-        nonlocal left, findings
+        nonlocal left, findings, unsure
         left = states.read(remover.aws, remover.state.cluster)
         around = remover.look(remover.aws, left)
         if around.leaked:
             remover.sweep()
         around = replace(around, unassigned=around.unassigned | remover.unassigned)
         findings = removal.remaining(left, around, remover.choice)
+        unsure = [
+            removal.named_kind(kind)
+            for kind, error in around.unread.items()
+            if kind in removal.MAY_COST and not states.is_denied(error)
+        ]
         listed = [one.subject for one in findings if one.verdict is Verdict.FAIL and one.subject not in known]
-        return (None if listed else True), named(listed)
+        return (None if listed or unsure else True), named([*listed, *unsure])
 
     with suppress(TimeUp):
         remover.waiter.until(replace(SEARCHED, limit_s=remover.search_s), poll)
     first = left.first_role
     if first is not None and first.ours and all(one.verdict is not Verdict.FAIL for one in findings):
-        remover.role(first)
+        if unsure:
+            remover.waiter.progress(f"{first} stays, as {named(unsure)} were not searched: run this again")
+        else:
+            remover.role(first)
     return findings
 
 

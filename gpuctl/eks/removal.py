@@ -37,6 +37,7 @@ RIGHTS: Mapping[Kind, str] = {
     Kind.REPOSITORY: "tag:GetResources and ecr:DescribeRepositories",
     Kind.OTHER: "tag:GetResources",
 }
+MAY_COST = frozenset({*COSTLY, Kind.STACK, Kind.OTHER})
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,10 @@ def obstacles(state: State, around: Belongings, choice: Choice) -> list[Finding]
             f"{plural(len(copies), 'snapshot')} of its claims would stay, and cost: {named(one.name for one in copies)}"
         )
         found.append(fail("snapshots", state.cluster, message, "add `--snapshots delete` or `--snapshots keep`"))
+    if disks and choice.volumes == DELETE and choice.snapshots != KEEP and Kind.SNAPSHOT in around.unread:
+        message = f"snapshots are known by volumes that would go, and were not listed: {around.unread[Kind.SNAPSHOT]}"
+        hint = f"run this again, allow `{RIGHTS[Kind.SNAPSHOT]}`, or add `--snapshots keep`"
+        found.append(fail("snapshots", state.cluster, message, hint))
     return found
 
 
@@ -350,7 +355,7 @@ def unsearched(around: Belongings, cluster: str) -> list[Finding]:
     findings = []
     for kind, error in around.unread.items():
         message = f"{named_kind(kind)} of {cluster} were not searched: {error}"
-        hint = f"allow `{RIGHTS[kind]}`; `gpuctl eks destroy` then lists those that stay"
+        hint = f"run `gpuctl eks destroy` again, which lists those that stay; it needs `{RIGHTS[kind]}`"
         findings.append(unknown("logs" if kind is Kind.LOG_GROUP else "remains", cluster, message, hint))
     return findings
 

@@ -11,6 +11,7 @@ from gpuctl.edges.aws import Aws, Request, code_of, converted
 from gpuctl.eks.objects import CLUSTER, Kind, Object, State, from_answer, role_name
 
 ABSENT = ("NotFound", "NoSuchEntity", "Malformed.NotFound", "InvalidPlacementGroup.Unknown")
+DENIED = ("AccessDenied", "UnauthorizedOperation")
 # Kind -> operation of EC2, the list in its answer, and its parameter of filters.
 BY_TAG: Mapping[Kind, tuple[str, str, str]] = {
     Kind.VPC: ("DescribeVpcs", "Vpcs", "Filters"),
@@ -40,6 +41,11 @@ GONE_STATES = frozenset({"deleted", "DELETED"})
 def is_absent(error: BaseException) -> bool:
     """True if AWS answered that the object does not exist."""
     return any(part in code_of(error) for part in ABSENT)
+
+
+def is_denied(error: BaseException) -> bool:
+    """True if the login may not do it: the next run is refused, too."""
+    return any(part in code_of(error) for part in DENIED)
 
 
 def described(aws: Aws, requests: Mapping[Any, Request]) -> dict[Any, list[Any]]:

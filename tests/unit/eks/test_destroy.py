@@ -12,6 +12,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy
+from gpuctl.eks import state as states
 from gpuctl.eks.destroy import Remover
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.removal import Belongings, Choice, Row, remaining
@@ -277,3 +278,24 @@ def test_a_snapshot_that_is_gone_meanwhile_leaves_the_other_claims_tagged() -> N
     remover(aws, lab()).mark([Object(kind, name) for kind, name in names])
     tagged = [one["Resources"] for one in aws.parameters]
     assert tagged == [["vol-1"], ["snap-1", "snap-gone"], ["snap-1"], ["snap-gone"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "goes"),
+    [
+        (Kind.SNAPSHOT, refused("RequestLimitExceeded", "throttled"), False),
+        (Kind.STACK, GpuctlError("list them", "no answer"), False),
+        (Kind.SNAPSHOT, refused("UnauthorizedOperation", "no permission"), True),
+        (Kind.LOG_GROUP, refused("AccessDeniedException", "no permission"), True),
+        (Kind.TARGET_GROUP, refused("RequestLimitExceeded", "throttled"), True),
+    ],
+)
+def test_the_first_role_stays_while_what_may_cost_could_not_be_listed(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, error: GpuctlError, goes: bool
+) -> None:
+    aws, state = StandInAws(), lab(Object(Kind.ROLE, "role-1", "cluster", ours=True))
+    monkeypatch.setattr(states, "read", lambda *_: state)
+    around = Belongings(unread={kind: error})
+    found = destroy.destroy(remover(aws, state, around), around)
+    assert ("DeleteRole" in aws.acts) is goes
+    assert [one.verdict for one in found] == [Verdict.UNKNOWN]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.removal import Belongings, Choice, foreigners, obstacles, permissions, remaining, rows
@@ -108,6 +109,19 @@ def test_protection_and_volumes_are_obstacles_until_a_choice_is_made() -> None:
     assert checks == ["protection", "volumes"]
     assert obstacles(state(CLUSTER), Belongings([disk]), Choice("keep")) == []
     assert [one.goes for one in rows(state(), Belongings([disk]), Choice("delete"))] == [True]
+
+
+@pytest.mark.parametrize(
+    ("choice", "begins"),
+    [
+        *[(Choice("delete"), False), (Choice("delete", "", "delete"), False)],
+        *[(Choice("delete", "", "keep"), True), (Choice("keep"), True)],
+    ],
+)
+def test_volumes_do_not_go_while_their_snapshots_are_unknown(choice: Choice, begins: bool) -> None:
+    disk = Object(Kind.VOLUME, "vol-1", tags=OWNED)
+    around = Belongings([disk], unread={Kind.SNAPSHOT: GpuctlError("list snapshots", "throttled")})
+    assert [one.check for one in obstacles(state(CLUSTER), around, choice)] == ["snapshots"] * (not begins)
 
 
 @pytest.mark.parametrize(
