@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +45,6 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
 }
 AROUND = (*LISTS, Kind.LOAD_BALANCER, *eks_leftovers.KINDS)
 FILTERS = {Kind.NAT: "Filter"}  # name of the parameter, if it is another
-ENDING = ("shutting-down", "terminated")
 IDS_AT_ONCE = 200  # values of one filter, by AWS
 ANY_CLUSTER = NODE_TAG.format("")
 
@@ -78,9 +77,9 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
     objects: dict[tuple[Kind, str], Object] = {}
     rows: dict[str, Mapping[str, Any]] = {}
     for (kind, _), found in answers.items():
-        for row in _flat(kind, found):
+        for row in eks_leftovers.flat(kind, found):
             one = from_answer(kind, row, cluster, aws.region)
-            if _counts(one):
+            if eks_leftovers.counts(one):
                 objects[kind, one.name] = one
                 rows[one.name] = row
     for one in _balancers(aws, state, vpcs) if Kind.LOAD_BALANCER in kinds else ():
@@ -88,7 +87,8 @@ def around(aws: Aws, state: State, kinds: Collection[Kind] = AROUND) -> Belongin
     nodes = {name for kind, name in objects if kind is Kind.INSTANCE}
     unassigned = _add_volumes(aws, state, objects, nodes) if Kind.VOLUME in kinds else set()
     near = [one for (kind, name), one in objects.items() if kind is Kind.INSTANCE or _is_claims(one, unassigned)]
-    leftovers = eks_leftovers.read(aws, cluster, kinds, near)
+    listed = {*(name for _, name in objects), *(one.name for one in state.objects)}
+    leftovers = eks_leftovers.read(aws, cluster, kinds, near, listed)
     objects |= {(one.kind, one.name): one for one in leftovers.objects}
     interfaces = [name for kind, name in objects if kind is Kind.INTERFACE]
     read = {name: subnets_read.interface(rows[name]) for name in interfaces}
@@ -163,7 +163,7 @@ def _untagged_volumes(aws: Aws, state: State, instances: Sequence[Object]) -> li
     return [
         one
         for one in found.values()
-        if _counts(one)
+        if eks_leftovers.counts(one)
         and not any(key.startswith(ANY_CLUSTER) for key in one.tags)
         and (not _nodes_of(one) or _nodes_of(one) & nodes)
     ]
@@ -216,23 +216,6 @@ def _requests(cluster: str, vpcs: Sequence[str]) -> dict[Any, Request]:
         for kind, several in filters.items()
         for number, one in enumerate(several)
     }
-
-
-def _flat(kind: Kind, found: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
-    return (one for row in found for one in row["Instances"]) if kind is Kind.INSTANCE else found
-
-
-def _counts(one: Object) -> bool:
-    """False for what goes with an instance or VPC, and for what is gone but still listed."""
-    if one.kind is Kind.INSTANCE:
-        return one.data.get("State", {}).get("Name") not in ENDING
-    if one.kind is Kind.VOLUME:
-        if one.state in ("deleting", "deleted"):
-            return False
-        return not any(attached.get("DeleteOnTermination") for attached in one.data.get("Attachments") or ())
-    if one.kind is Kind.SECURITY_GROUP:
-        return one.data.get("GroupName") != "default"
-    return one.state not in ("deleted", "deleting") or one.kind not in (Kind.ENDPOINT, Kind.NAT)
 
 
 def _balancers(aws: Aws, state: State, vpcs: Sequence[str]) -> list[Object]:

@@ -11,7 +11,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import removal
 from gpuctl.eks import state as states
-from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, from_answer, tag_mapping
+from gpuctl.eks.objects import CLUSTER, Kind, Object, from_answer, tag_mapping
 from gpuctl.eks.removal import BALANCER_TAG, CSI_TAG, EKS_TAG, EKSCTL_TAG, GROUP_CLUSTER_TAG, KARPENTER_TAG, NODE_TAG
 
 KINDS = (Kind.LOG_GROUP, Kind.TARGET_GROUP, Kind.SNAPSHOT, Kind.STACK, Kind.REPOSITORY, Kind.OTHER)
@@ -21,16 +21,26 @@ TAGS_AT_ONCE = 20  # target groups of one request, by AWS
 IDS_AT_ONCE = 200  # values of one filter, by AWS
 ECR = "ecr:repository"
 STACKS_OF_EKSCTL = r"eksctl-{}-(?:cluster|fargate|(?:nodegroup|addon|podidentityrole)-.+)"
-# Services and types of ARNs whose objects are listed by their services, or go with one that is.
+# Services and types of ARNs whose objects are listed by their services, go with one that is, or cost nothing.
 LISTED = frozenset(
     [
         *("eks", "elasticloadbalancing", "cloudformation", ECR),
-        *("ec2:vpc", "ec2:internet-gateway", "ec2:subnet", "ec2:route-table", "ec2:elastic-ip", "ec2:natgateway"),
+        *("ec2:vpc", "ec2:internet-gateway", "ec2:subnet", "ec2:route-table", "ec2:network-interface"),
         *("ec2:security-group", "ec2:security-group-rule", "ec2:launch-template", "ec2:placement-group"),
-        *("ec2:instance", "ec2:network-interface", "ec2:volume", "ec2:snapshot", "ec2:vpc-endpoint"),
         *("ec2:fleet", "ec2:spot-instances-request"),
     ]
 )
+# Types of ARNs of EC2 that cost, and are not searched by each of the tags -> kind, operation that lists, the list in
+# its answer, its parameter of filters, and the filter of ids.
+BY_ID: Mapping[str, tuple[Kind, str, str, str, str]] = {
+    "elastic-ip": (Kind.ADDRESS, "DescribeAddresses", "Addresses", "Filters", "allocation-id"),
+    "natgateway": (Kind.NAT, "DescribeNatGateways", "NatGateways", "Filter", "nat-gateway-id"),
+    "vpc-endpoint": (Kind.ENDPOINT, "DescribeVpcEndpoints", "VpcEndpoints", "Filters", "vpc-endpoint-id"),
+    "instance": (Kind.INSTANCE, "DescribeInstances", "Reservations", "Filters", "instance-id"),
+    "volume": (Kind.VOLUME, "DescribeVolumes", "Volumes", "Filters", "volume-id"),
+    "snapshot": (Kind.SNAPSHOT, "DescribeSnapshots", "Snapshots", "Filters", "snapshot-id"),
+}
+ENDING = ("shutting-down", "terminated")
 Answers = Mapping[Any, list[Any] | GpuctlError]
 
 
@@ -44,8 +54,11 @@ class Leftovers:
     unassigned: set[str] = field(default_factory=set)
 
 
-def read(aws: Aws, cluster: str, kinds: Collection[Kind], near: Collection[Object]) -> Leftovers:
-    """Leftovers of some kinds. `near`: nodes of the cluster and volumes of its claims, by which snapshots are known."""
+def read(
+    aws: Aws, cluster: str, kinds: Collection[Kind], near: Collection[Object], listed: Collection[str]
+) -> Leftovers:
+    """Leftovers of some kinds. `near`: nodes of the cluster and volumes of its claims, by which snapshots are known.
+    `listed`: ids of all objects that are known already."""
     volumes = [one.name for one in near if one.kind is Kind.VOLUME]
     requests = {key: one for key, one in _requests(cluster, volumes, kinds).items() if key[0] in kinds}
     answers = aws.read_all(requests, lambda row: row) if requests else {}
@@ -55,7 +68,7 @@ def read(aws: Aws, cluster: str, kinds: Collection[Kind], near: Collection[Objec
         Kind.TARGET_GROUP: lambda rows: _with_tags(aws, rows),
         Kind.STACK: lambda rows: [row for row in rows if _is_stack_of(row, cluster)],
         Kind.REPOSITORY: lambda rows: _repositories(aws, rows),
-        Kind.OTHER: lambda rows: [row for row in rows if not _is_listed(str(row["ResourceARN"]))],
+        Kind.OTHER: lambda rows: _others(aws, cluster, rows, {*listed, *(one.name for one in found.objects)}),
     }
     for kind in (one for one in KINDS if one in kinds):
         try:
@@ -141,21 +154,73 @@ def _is_stack_of(row: Mapping[str, Any], cluster: str) -> bool:
 def _repositories(aws: Aws, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Repositories that exist: AWS lists by tag for some time what is gone."""
     tags = {str(row["ResourceARN"]).partition(":repository/")[2]: row.get("Tags") or () for row in rows}
-    here = {name: one for name, one in tags.items() if tag_mapping({"Tags": one}).get(REGION) == aws.region}
     requests = {}
-    for name in here:
+    for name in tags:
         request = ("ecr", "DescribeRepositories", "repositories", {"repositoryNames": [name]})
         requests[name] = Request(f"read the repository {name}", *request)
     answers = states.described(aws, requests)
-    return [{**row, "Tags": here[name]} for name, several in answers.items() for row in several]
+    return [{**row, "Tags": tags[name]} for name, several in answers.items() for row in several]
 
 
-def _is_listed(arn: str) -> bool:
-    """True for a kind that is not searched by tag alone. An ARN is arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME."""
+def _others(
+    aws: Aws, cluster: str, rows: Sequence[Mapping[str, Any]], listed: Collection[str]
+) -> list[Mapping[str, Any]]:
+    """Rows of what no listing of its service names, and of what none has shown to be gone."""
+    left, by_type = list[Mapping[str, Any]](), dict[str, dict[str, Mapping[str, Any]]]()
+    for row in rows:
+        type_of, name = _type_and_name(str(row["ResourceARN"]))
+        service, _, of_ec2 = type_of.partition(":")
+        if service == "ec2" and of_ec2 in BY_ID:
+            if name not in listed:
+                by_type.setdefault(of_ec2, {})[name] = row
+        elif not {service, type_of} & LISTED:
+            left.append(row)
+    requests = {
+        (of_ec2, part): _by_id(of_ec2, part)
+        for of_ec2, several in by_type.items()
+        for part in map(tuple, _parts(list(several), IDS_AT_ONCE))
+    }
+    for (of_ec2, part), answer in (aws.read_all(requests, lambda one: one) if requests else {}).items():
+        if isinstance(answer, GpuctlError):  # one that is absent has an error, too, where AWS takes no unknown id
+            names = () if states.is_absent(answer) else part
+        else:
+            kind = BY_ID[of_ec2][0]
+            objects = [from_answer(kind, one, cluster, aws.region) for one in flat(kind, answer)]
+            names = tuple(one.name for one in objects if counts(one) and one.state != "failed")
+        left += [by_type[of_ec2][name] for name in names if name in by_type[of_ec2]]
+    return left
+
+
+def _by_id(of_ec2: str, names: Sequence[str]) -> Request:
+    kind, operation, items, parameter, name = BY_ID[of_ec2]
+    return Request(f"list {kind}s", "ec2", operation, items, {parameter: [{"Name": name, "Values": list(names)}]})
+
+
+def _type_and_name(arn: str) -> tuple[str, str]:
+    """Such as ec2:volume and vol-1 of an ARN, which is arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME."""
     parts = arn.split(":", 5)
     if len(parts) != 6:
-        return False
-    return parts[2] in LISTED or f"{parts[2]}:{re.split('[:/]', parts[5])[0]}" in LISTED
+        return "", ""
+    type_of, _, name = parts[5].replace(":", "/").partition("/")
+    return f"{parts[2]}:{type_of}", name
+
+
+def flat(kind: Kind, rows: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
+    """Objects of the rows of AWS's answer, which has instances by reservation."""
+    return (one for row in rows for one in row["Instances"]) if kind is Kind.INSTANCE else rows
+
+
+def counts(one: Object) -> bool:
+    """False for what goes with an instance or VPC, and for what is gone but still listed."""
+    if one.kind is Kind.INSTANCE:
+        return one.data.get("State", {}).get("Name") not in ENDING
+    if one.kind is Kind.VOLUME:
+        if one.state in ("deleting", "deleted"):
+            return False
+        return not any(attached.get("DeleteOnTermination") for attached in one.data.get("Attachments") or ())
+    if one.kind is Kind.SECURITY_GROUP:
+        return one.data.get("GroupName") != "default"
+    return one.state not in ("deleted", "deleting") or one.kind not in (Kind.ENDPOINT, Kind.NAT)
 
 
 # ---- snapshots -------------------------------------------------------------------------------------------------------

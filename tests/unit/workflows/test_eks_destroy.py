@@ -13,7 +13,7 @@ from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks.objects import CLUSTER, REGION, Kind, Object, State
 from gpuctl.eks.removal import Choice, claims, obstacles, remaining, rows, snapshots
 from gpuctl.eks.wait import Waiter
-from gpuctl.workflows import eks_destroy, eks_status
+from gpuctl.workflows import eks_destroy, eks_leftovers, eks_status
 from gpuctl.workflows.eks_status import Living
 from tests.rig.aws_refusals import refused
 
@@ -74,6 +74,10 @@ def _passes(one: dict[str, Any], wanted: dict[str, Any]) -> bool:
         ],
         "vpc-id": [one.get("VpcId")],
         "volume-id": [one.get("VolumeId")],
+        "instance-id": [one.get("InstanceId")],
+        "nat-gateway-id": [one.get("NatGatewayId")],
+        "vpc-endpoint-id": [one.get("VpcEndpointId")],
+        "allocation-id": [one.get("AllocationId")],
         "availability-zone": [one.get("AvailabilityZone")],
         "attachment.instance-id": [attached["InstanceId"] for attached in one.get("Attachments", ())],
     }.get(name, [tags.get(name.removeprefix("tag:"))])
@@ -308,3 +312,39 @@ def test_the_tag_of_eksctl_says_of_which_cluster_a_stack_is(of: str, listed: lis
     aws.lists["DescribeStacks"] = [tagged(tags, StackName="eksctl-gpu-addon-lab-cluster", StackStatus="OK")]
     around = eks_destroy.around(aws, State("gpu", "us-east-1"))
     assert [one.name for one in around.of(Kind.STACK)] == listed
+
+
+ARN = "arn:aws:ec2:us-east-1:1:"
+
+
+def test_what_costs_and_has_a_tag_that_its_own_listing_does_not_search_is_named_until_it_is_gone() -> None:
+    """As endpoints, NAT gateways and addresses around subnets that the user gave."""
+    eksctl = {"alpha.eksctl.io/cluster-name": "lab"}
+    aws = StandInAws([volume("vol-1", eksctl, "i-1", root=True), volume("vol-2", eksctl)], [instance("i-1", GROUP)])
+    aws.lists["DescribeNatGateways"] = [
+        tagged(eksctl, NatGatewayId=name, VpcId="vpc-9", State=state)
+        for name, state in (("nat-1", "available"), ("nat-2", "deleted"))
+    ]
+    aws.lists["DescribeVpcEndpoints"] = [tagged(OURS, VpcEndpointId="vpce-1", VpcId="vpc-9", State="available")]
+    aws.lists["DescribeAddresses"] = [tagged(eksctl, AllocationId="eipalloc-1")]
+    arns = {
+        *("vpc-endpoint/vpce-1", "vpc-endpoint/vpce-gone", "natgateway/nat-1", "natgateway/nat-2", "natgateway/nat-3"),
+        *("elastic-ip/eipalloc-1", "instance/i-1", "volume/vol-1", "volume/vol-2", "subnet/subnet-9"),
+    }
+    aws.lists["GetResources"] = [tagged(eksctl, ResourceARN=f"{ARN}{one}") for one in sorted(arns)]
+    around = eks_destroy.around(aws, STATE)
+    left = {"vpc-endpoint/vpce-1", "natgateway/nat-1", "elastic-ip/eipalloc-1", "volume/vol-2"}
+    assert {one.name.removeprefix(ARN) for one in around.of(Kind.OTHER)} == left
+    findings = {one.subject: str(one.verdict) for one in remaining(State("lab", "us-east-1"), around, Choice())}
+    assert findings[f"{ARN}natgateway/nat-1"] == "UNKNOWN"
+    aws.refused.add("DescribeNatGateways")  # then nothing shows that one is gone
+    aws.lists["DescribeNatGateways"] = []
+    others = eks_leftovers.read(aws, "lab", [Kind.OTHER], [], ["i-1"]).objects
+    assert {one.name.removeprefix(ARN) for one in others} == {*left, "natgateway/nat-2", "natgateway/nat-3"}
+
+
+def test_a_repository_without_the_tag_of_the_region_is_listed() -> None:
+    aws = StandInAws([], [])
+    aws.lists["GetResources"] = [tagged({CLUSTER: "lab"}, ResourceARN="arn:aws:ecr:us-east-1:1:repository/pod")]
+    aws.lists["DescribeRepositories"] = [{"repositoryName": "pod"}]
+    assert [one.name for one in eks_destroy.around(aws, STATE).of(Kind.REPOSITORY)] == ["pod"]
