@@ -272,7 +272,7 @@ def test_reap_names_what_it_is_about_to_delete(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(eks_destroy, "known", lambda *_: STATE)
     monkeypatch.setattr(eks_destroy, "run", run)
     late = [Living("lab", "us-east-1", None)]
-    waiter = Waiter(lines.append, lines.append)
+    waiter = Waiter(lines.append, lambda _: None)
     assert eks_status.reap(lambda _: StandInAws([kept], []), late, Choice("delete"), waiter) == []
     assert started
     assert "goes   volume vol-1: made by Kubernetes for a claim" in lines
