@@ -52,13 +52,16 @@ class QueueCalls:
 
     def _take(self, record: Mapping[str, Any]) -> bool:
         """Carry out a message; False if it is to be delivered again. The log never has its content."""
-        sender = str(record["attributes"]["SenderId"])
         try:
+            sender = str(record["attributes"]["SenderId"])
             key, answer = self._answer(record, sender)
             if key:
                 self._answers.put_answer(sender, key, answer)
         except (StoreError, OSError) as error:
             self._notify(f"message {record['messageId']} is delivered again: {error}")
+            return False
+        except Exception as error:  # noqa: BLE001 - the others of the batch go on; a text could have content
+            self._notify(f"message {record['messageId']} is delivered again: {type(error).__name__}")
             return False
         return True
 

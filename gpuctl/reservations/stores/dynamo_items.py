@@ -109,7 +109,8 @@ def item_key(partition: str, sort: str) -> Item:
 
 
 def text(value: str) -> dict[str, str]:
-    return {"S": value}
+    """A text as DynamoDB writes it; what UTF-8 has not, which callers may send, is written as an escape."""
+    return {"S": value.encode("utf-8", "backslashreplace").decode()}
 
 
 def whole(value: int) -> dict[str, str]:
