@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
-from gpuctl.edges.aws import Aws, NoAnswer, Request, cancellation_reasons
+from gpuctl.edges.aws import Aws, NoAnswer, Request, cancellation_reasons, code_of
 from gpuctl.reservations.rules.decision import Change, Decision, apply
 from gpuctl.reservations.rules.model import DAY, AuditEntry, Book, Node, Receipt, Reservation, Site
 from gpuctl.reservations.stores.base import Conflict, StoreError
@@ -55,6 +55,9 @@ STAGED_BYTES = 300_000  # of an item, which may have 400 KB
 TRIES = 20  # while others write
 WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
+# Codes after which the same transaction is sent again
+IN_PROGRESS = "TransactionInProgressException"
+IN_THE_WAY = frozenset({"TransactionConflict", "ThrottlingError"})  # of actions of a transaction that was cancelled
 FRESH_S = 120  # after which a report is too old
 HEAD, IDENTITY, SITE, REPORT = "head", "identity", "site", "report"
 
@@ -352,24 +355,31 @@ class DynamoStore:
         return self._aws.read(self._request("read", "Query", parameters, "Items", most), dict[str, Any])
 
     def _transact(self, actions: Sequence[Action], token: str) -> Sequence[int]:
-        """Carry out actions as one; numbers of those whose conditions do not hold, after which nothing was written."""
+        """Carry out actions as one; numbers of those whose conditions do not hold, after which nothing was written.
+
+        `StoreError` if it may have been carried out, or if others were in the way all the time.
+        """
         items = [{kind: {"TableName": self._table, **content} for kind, content in one.items()} for one in actions]
         request = self._request("write", "TransactWriteItems", {"TransactItems": items, "ClientRequestToken": token})
+        may_be_done = False
         for number in range(TRIES):
             _wait(number)
             try:
                 self._aws.act(request)
                 return ()
-            except NoAnswer:
-                if number == TRIES - 1:
-                    raise
             except GpuctlError as error:
                 reasons = cancellation_reasons(error)
                 failed = [place for place, reason in enumerate(reasons) if reason == "ConditionalCheckFailed"]
                 if failed:
                     return failed
-                if number == TRIES - 1 or not set(reasons) & {"TransactionConflict", "ThrottlingError"}:
-                    raise
+                # One in progress is our first try, whose answer was lost: the same token gets its result.
+                unclear = isinstance(error, NoAnswer) or code_of(error) == IN_PROGRESS
+                may_be_done = may_be_done or unclear
+                if number < TRIES - 1 and (unclear or set(reasons) & IN_THE_WAY):
+                    continue
+                if may_be_done or set(reasons) & IN_THE_WAY:
+                    raise StoreError(error.doing, error.wrong, error.hint) from error
+                raise
         raise AssertionError("unreachable")
 
     def _request(
