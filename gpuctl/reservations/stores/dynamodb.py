@@ -82,7 +82,7 @@ class _Head:
 class DynamoStore:
     """Rows of a table with the keys `pk` and `sk`. `nodes`: None keeps those of the table.
 
-    `site`: None for that of the service that has the table, which functions read.
+    `site`: None for that of the service that has the table, which functions read, again after each change.
 
     A decision is one transaction. One with more rows than a transaction takes is staged first: with the `head` it is
     committed, and whoever reads next writes the rows.
@@ -92,6 +92,7 @@ class DynamoStore:
         self._aws, self._table = aws, table
         self._book: Book | None = None
         self._revision = -1
+        self._follows = site is None
         self._site = site if site is not None else self._read_site()
         if nodes is not None:
             self._set_nodes(list(nodes))
@@ -111,10 +112,11 @@ class DynamoStore:
                 if self._book is not None and head.revision == self._revision:
                     return self._book
                 rows = [row_of(item) for item in self._query(LIVE)]
+                site = self._read_site() if self._follows else self._site
                 before, head = head, self._head()
                 if head == before:  # nobody wrote meanwhile
-                    self._book = apply(Book(self._site, {}), [Change(row, row.version) for row in rows])
-                    self._revision = head.revision
+                    self._book = apply(Book(site, {}), [Change(row, row.version) for row in rows])
+                    self._site, self._revision = site, head.revision
                     return self._book
         raise StoreError(f"read the table {self._table}", "others write all the time", "try again")
 
@@ -170,9 +172,15 @@ class DynamoStore:
     # ---- a service and functions ----------------------------------------------------------------------------------
 
     def put_site(self) -> None:
-        """Store the rules of the site, for functions."""
+        """Store the rules of the site, for functions. It is a commit, so that nobody decides by the rules before."""
+        item = {**item_key(SITE, FIRST), "body": text(encode_site(self._site))}
         with self._errors("write"):
-            self._put(item_key(SITE, FIRST), encode_site(self._site))
+            if self._get(SITE, FIRST) == item:
+                return
+            try:
+                self._commit(Decision(()), [put(item)])
+            except Conflict as error:
+                raise StoreError(f"use the table {self._table}", str(error), "try again") from error
 
     def put_report(self, report: Report) -> None:
         """Store the condition of nodes; `InvalidInput` if another service has done so within `FRESH_S`."""
@@ -226,19 +234,22 @@ class DynamoStore:
 
     # ---- commits --------------------------------------------------------------------------------------------------
 
-    def _commit(self, decision: Decision, removed: Sequence[Node]) -> None:
-        """Write a decision on its rows; one that others have made stale is checked again on newer rows."""
+    def _commit(self, decision: Decision, more: Sequence[Action]) -> None:
+        """Write a decision on its rows, and more; one that others have made stale is checked again on newer rows.
+
+        `Conflict` also if the rules of the site are others since.
+        """
+        site = self._site
         for number in range(TRIES):
             _wait(number)
             book, revision = self.load(), self._revision
+            if self._site != site:
+                raise Conflict("the rules of the site have changed")
             check_versions(book, decision.changes)
             token = secrets.token_hex(16)
-            actions = [*actions_of(decision, revision + 1, token), *(delete(live_key(node)) for node in removed)]
+            actions = [*actions_of(decision, revision + 1, token), *more]
             if self._write(actions, revision, token):
-                tables = apply(book, decision.changes)
-                nodes = {name: node for name, node in tables.nodes.items() if node not in removed}
-                self._book = Book(book.site, nodes, tables.reservations, tables.usage, tables.disks, tables.clock)
-                self._revision = revision + 1
+                self._book, self._revision = apply(book, decision.changes), revision + 1
                 return
         raise Conflict("others write all the time")
 
@@ -326,7 +337,8 @@ class DynamoStore:
                 return
             try:
                 with self._errors("write"):
-                    self._commit(Decision(tuple(changes)), removed)
+                    self._commit(Decision(tuple(changes)), [delete(live_key(node)) for node in removed])
+                    self._book = None  # it still has the nodes that are gone
             except Conflict:
                 continue
             return

@@ -17,9 +17,11 @@ from gpuctl.reservations import on_lambda
 from gpuctl.reservations.database import TableDatabase
 from gpuctl.reservations.demo import SimulatedNode
 from gpuctl.reservations.on_lambda import unknown_nodes
-from gpuctl.reservations.rules.model import HOUR, Caller, Limits, Node, Site
+from gpuctl.reservations.rules.decision import Change, Decision
+from gpuctl.reservations.rules.model import HOUR, Caller, Disk, Limits, Node, Site
 from gpuctl.reservations.senders import Senders
 from gpuctl.reservations.service import Service
+from gpuctl.reservations.stores.base import Conflict
 from gpuctl.reservations.stores.dynamodb import FRESH_S, DynamoStore, Report, read_answer
 from tests.rig.aws_endpoint import moto_endpoint
 from tests.rig.reservations.aws_table import CountingAws, aws_login, new_table
@@ -93,6 +95,41 @@ def test_a_request_of_the_queue_gets_gpus_from_the_service_that_has_the_nodes(fu
     )
     service.pass_once()
     assert service.answer(Caller("ada"), {"do": "state"})["reservations"] == []
+
+
+def test_a_warm_function_decides_by_the_rules_of_a_service_that_was_started_again(
+    function: str, tmp_path: Path
+) -> None:
+    database = TableDatabase(tmp_path, function)
+    database.stored()
+    database.open(Site(Limits(gpus_per_person=8)), NODES)
+    assert ask(function, {"do": "state", "key": "key-0001"})["limits"]["gpus_per_person"] == 8
+    database.open(Site(Limits(gpus_per_person=2)), NODES)
+    assert ask(function, {"do": "state", "key": "key-0002"})["limits"]["gpus_per_person"] == 2
+    request = {"do": "submit", "key": "key-0003", "request": {"gpus": 4, "length_s": HOUR}}
+    assert "2" in ask(function, request)["error"]
+
+
+def test_a_decision_by_earlier_rules_is_not_committed(table: str) -> None:
+    service = DynamoStore(CountingAws(), table, Site(Limits(gpus_per_person=8)), NODES)
+    service.put_site()
+    follower = DynamoStore(CountingAws(), table, None, None)
+    assert follower.load().site.limits.gpus_per_person == 8
+    DynamoStore(CountingAws(), table, Site(Limits(gpus_per_person=2)), NODES).put_site()
+    decision = Decision((Change(Disk("ada/x", "ada", version=1), 0),))
+    with pytest.raises(Conflict):
+        follower.commit(decision)
+    assert follower.load().site.limits.gpus_per_person == 2
+    follower.commit(decision)
+
+
+def test_rules_that_are_the_same_are_not_written_again(table: str) -> None:
+    aws = CountingAws()
+    service = DynamoStore(aws, table, Site(), NODES)
+    service.put_site()
+    aws.operations.clear()
+    service.put_site()
+    assert aws.operations == ["GetItem"]
 
 
 def test_a_function_whose_table_no_service_has_served_says_so(function: str) -> None:
