@@ -52,6 +52,7 @@ from gpuctl.reservations.stores.dynamo_items import (
 MOST_ACTIONS = 100  # of a transaction
 MOST_BYTES = 3_500_000  # of a transaction, which may have 4 MB
 STAGED_BYTES = 300_000  # of an item, which may have 400 KB
+MOST_PAGE = 1000  # items of the history that are read at a time
 TRIES = 20  # while others write
 WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
@@ -157,8 +158,14 @@ class DynamoStore:
 
     def history(self, subject: str | None, most: int) -> Sequence[AuditEntry]:
         with self._errors("read"):
-            items = self._query(HISTORY if subject is None else history_of(subject), most=most)
-            entries = [AuditEntry(**plain) for item in items for plain in reversed(json.loads(item["body"]["S"]))]
+            partition, after, number = HISTORY if subject is None else history_of(subject), "", most
+            entries = list[AuditEntry]()
+            while len(entries) < most:  # a commit can have many entries, or none
+                items = self._query(partition, most=number, after=after)
+                entries += [AuditEntry(**plain) for item in items for plain in reversed(json.loads(item["body"]["S"]))]
+                if len(items) < number:
+                    break
+                after, number = items[-1]["sk"]["S"], min(2 * number, MOST_PAGE)
             return entries[:most]
 
     def forget_receipts(self, before_at: int) -> int:
@@ -355,13 +362,18 @@ class DynamoStore:
         [answer] = self._aws.read(self._request("read", "GetItem", parameters), dict[str, Any])
         return answer.get("Item")
 
-    def _query(self, partition: str, most: int = 0, until: str = "") -> list[Item]:
-        """Items of a partition by their sort keys; those before `until`."""
+    def _query(self, partition: str, most: int = 0, until: str = "", after: str = "") -> list[Item]:
+        """Items of a partition by their sort keys; those before `until`, or those after `after`."""
+        bounds = {name: bound for name, bound in ((":until", until), (":after", after)) if bound}
+        conditions = [f"sk {'<' if name == ':until' else '>'} {name}" for name in bounds]
         parameters: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
-            "KeyConditionExpression": "pk = :pk AND sk < :until" if until else "pk = :pk",
-            "ExpressionAttributeValues": {":pk": text(partition), **({":until": text(until)} if until else {})},
+            "KeyConditionExpression": " AND ".join(["pk = :pk", *conditions]),
+            "ExpressionAttributeValues": {
+                ":pk": text(partition),
+                **{name: text(bound) for name, bound in bounds.items()},
+            },
             **({"Limit": most} if most else {}),
         }
         return self._aws.read(self._request("read", "Query", parameters, "Items", most), dict[str, Any])

@@ -232,6 +232,26 @@ def test_a_limited_history_reads_one_page(table: str) -> None:
     assert [entry.reason for entry in first.history("r1", 2)] == ["3", "2"]
 
 
+@pytest.mark.parametrize("reason", ["it waited for 14 days", '\\"' * 400])
+def test_a_decision_with_more_history_than_an_item_has_is_written(table: str, reason: str) -> None:
+    entries = tuple(AuditEntry(NOW, "expiry", "expire", "r1", f"{number} {reason}") for number in range(60))
+    padding = AuditEntry(NOW, "expiry", "expire", "r1", "x" * 120_000)
+    many = (*entries[:30], *[padding] * 4, *entries[30:])
+    first = store(table)
+    first.commit(Decision((), many))
+    assert list(first.history(None, 99)) == list(reversed(many))
+    assert list(first.history("r1", 1)) == [entries[-1]]
+    first.commit(Decision((), (entries[0],)))
+    assert list(first.history("r1", 2)) == [entries[0], entries[-1]]
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_a_staged_decision_with_more_history_than_an_item_has_is_written(table: str) -> None:
+    entries = tuple(AuditEntry(NOW, "expiry", "expire", f"r{n}", '\\"' * 9000) for n in range(30))
+    store(table).commit(Decision((), entries))
+    assert list(store(table).history(None, 99)) == list(reversed(entries))
+
+
 def test_the_identity_stays(table: str) -> None:
     assert store(table).identity() == store(table).identity() != ""
 
