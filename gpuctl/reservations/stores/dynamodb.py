@@ -54,6 +54,7 @@ MOST_BYTES = 3_500_000  # of a transaction, which may have 4 MB
 STAGED_BYTES = 300_000  # of an item, which may have 400 KB
 MOST_PAGE = 1000  # items of the history that are read at a time
 TRIES = 20  # while others write
+MOST_LOST = 3  # answers, each after a long wait, after which a change is given up
 WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
 # Codes after which the same transaction is sent again
@@ -385,7 +386,7 @@ class DynamoStore:
         """
         items = [{kind: {"TableName": self._table, **content} for kind, content in one.items()} for one in actions]
         request = self._request("write", "TransactWriteItems", {"TransactItems": items, "ClientRequestToken": token})
-        may_be_done = False
+        lost, may_be_done = 0, False
         for number in range(TRIES):
             _wait(number)
             try:
@@ -398,8 +399,8 @@ class DynamoStore:
                     return failed
                 # One in progress is our first try, whose answer was lost: the same token gets its result.
                 unclear = isinstance(error, NoAnswer) or code_of(error) == IN_PROGRESS
-                may_be_done = may_be_done or unclear
-                if number < TRIES - 1 and (unclear or set(reasons) & IN_THE_WAY):
+                lost, may_be_done = lost + isinstance(error, NoAnswer), may_be_done or unclear
+                if number < TRIES - 1 and lost < MOST_LOST and (unclear or set(reasons) & IN_THE_WAY):
                     continue
                 if may_be_done or set(reasons) & IN_THE_WAY:
                     raise StoreError(error.doing, error.wrong, error.hint) from error

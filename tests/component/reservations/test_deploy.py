@@ -138,7 +138,8 @@ def _call(code: Path, url: str, table: str, sender: str) -> Any:
     ]
     program = (
         "import json, sys; sys.path[:0] = sys.argv[1:3]; from gpuctl.reservations.on_lambda import handler; "
-        "print(json.dumps(handler(json.load(sys.stdin), None)))"
+        "from types import SimpleNamespace; context = SimpleNamespace(get_remaining_time_in_millis=lambda: 60_000); "
+        "print(json.dumps(handler(json.load(sys.stdin), context)))"
     )
     variables = {**LOGIN, "AWS_ENDPOINT_URL": url, "GPUCTL_TABLE": table, "GPUCTL_QUEUE_ARN": "arn:queue"}
     command = [sys.executable, "-I", "-S", "-c", program, str(code), str(libraries)]

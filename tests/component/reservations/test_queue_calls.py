@@ -17,7 +17,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.edges.aws import Aws, NoAnswer
 from gpuctl.reservations.client import Client, Refused
-from gpuctl.reservations.queue_calls import PASS, QueueCalls
+from gpuctl.reservations.queue_calls import PASS, RESERVE_S, QueueCalls
 from gpuctl.reservations.rules.commands import Cancel
 from gpuctl.reservations.rules.model import HOUR, Limits, Node, Site, State
 from gpuctl.reservations.rules.requests import Request
@@ -317,6 +317,25 @@ def test_a_subject_that_no_store_can_have_is_unknown_and_noted(lab: Lab) -> None
         answer = lab.answer(lab.ada, key)
         assert answer is not None
         assert "cannot be read" not in answer.get("error", "")
+
+
+def test_messages_for_which_no_time_is_left_come_again(lab: Lab) -> None:
+    """A function that is stopped in the middle would answer none of the batch."""
+    body = json.dumps({"do": "submit", "key": "key-0001", "request": REQUEST})
+    records = [
+        {
+            **RECORD,
+            "messageId": name,
+            "eventSourceARN": lab.source.arn,
+            "attributes": {"SenderId": sender},
+            "body": body,
+        }
+        for name, sender in (("m1", lab.ada.sender), ("m2", lab.bob.sender))
+    ]
+    left_s = iter([RESERVE_S + 1, RESERVE_S - 1])
+    answer = lab.calls.handle({"Records": records}, lambda: next(left_s))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert lab.people() == ["ada"]
 
 
 def test_a_message_with_an_unexpected_error_alone_comes_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

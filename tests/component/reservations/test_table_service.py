@@ -54,6 +54,13 @@ def function(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     on_lambda._made.cache_clear()
 
 
+class StandinContext:
+    """The context that Lambda gives."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
 def ask(table: str, call: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of the function to a call of ada."""
     record = {
@@ -64,7 +71,7 @@ def ask(table: str, call: Mapping[str, Any]) -> dict[str, Any]:
         "eventSource": "aws:sqs",
         "eventSourceARN": "arn:queue",
     }
-    assert on_lambda.handler({"Records": [record]}, None) == {"batchItemFailures": []}
+    assert on_lambda.handler({"Records": [record]}, StandinContext()) == {"batchItemFailures": []}
     answer = read_answer(CountingAws(), table, USER, call["key"])
     assert answer is not None
     return answer
@@ -134,7 +141,7 @@ def test_rules_that_are_the_same_are_not_written_again(table: str) -> None:
 
 def test_a_function_whose_table_no_service_has_served_says_so(function: str) -> None:
     with pytest.raises(InvalidInput, match="no service has served it yet"):
-        on_lambda.handler({"do": "pass"}, None)
+        on_lambda.handler({"do": "pass"}, StandinContext())
 
 
 def test_a_table_without_a_cluster_is_bad_input() -> None:
