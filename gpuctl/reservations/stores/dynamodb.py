@@ -190,21 +190,31 @@ class DynamoStore:
             except Conflict as error:
                 raise StoreError(f"use the table {self._table}", str(error), "try again") from error
 
-    def put_report(self, report: Report) -> None:
-        """Store the condition of nodes; `InvalidInput` if another service has done so within `FRESH_S`."""
+    def put_report(self, report: Report, over: Report | None = None) -> None:
+        """Store the condition of nodes; `InvalidInput` if another service has done so. `over`: its report, unchanged
+        since it was read, which is replaced.
+        """
         condition: dict[str, Any] = {
-            "ConditionExpression": f"{NEW} OR #h = :holder OR #a < :old",
-            "ExpressionAttributeNames": {"#h": "holder", "#a": "at"},
-            "ExpressionAttributeValues": {":holder": text(report.holder), ":old": whole(report.at - FRESH_S)},
+            "ConditionExpression": f"{NEW} OR #h = :holder",
+            "ExpressionAttributeNames": {"#h": "holder"},
+            "ExpressionAttributeValues": {":holder": text(report.holder)},
         }
+        if over is not None:
+            condition["ConditionExpression"] += " OR (#h = :other AND #a = :at)"
+            condition["ExpressionAttributeNames"]["#a"] = "at"
+            condition["ExpressionAttributeValues"] |= {":other": text(over.holder), ":at": whole(over.at)}
         item = {**item_key(REPORT, FIRST), "holder": text(report.holder), "at": whole(report.at)}
         item["body"] = text(json.dumps(dict(report.unknown)))
         with self._errors("write"):
             if self._transact([put(item, **condition)], secrets.token_hex(16)):
-                other = self.report()
-                wrong = f"the service {other.holder if other else 'of somebody else'} serves this table already"
-                hint = f"stop that one first, and wait for {FRESH_S} s"
-                raise InvalidInput(f"use the table {self._table}", wrong, hint)
+                self.check_holder(report.holder)
+
+    def check_holder(self, holder: str) -> None:
+        """`InvalidInput` unless the last report is of this service, which then has the table."""
+        last = self.report()
+        if last is None or last.holder != holder:
+            wrong = f"the service {last.holder if last else 'of nobody'} serves this table already"
+            raise InvalidInput(f"use the table {self._table}", wrong, f"stop that one first, and wait for {FRESH_S} s")
 
     def report(self) -> Report | None:
         """The condition of nodes as their service has reported it last."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,57 @@ def test_without_a_fresh_report_all_nodes_are_unknown() -> None:
 
 
 def test_a_second_service_is_refused_while_the_first_one_reports(table: str, tmp_path: Path) -> None:
-    first = TableDatabase(tmp_path / "first", table)
+    store, now = DynamoStore(CountingAws(), table, Site(), None), [0.0]
+
+    def reports_on(seconds: float) -> None:
+        now[0] += seconds
+        report = store.report()
+        assert report is not None
+        store.put_report(replace(report, at=report.at + 1))
+
+    def is_silent(seconds: float) -> None:
+        now[0] += seconds
+
+    first = made(tmp_path / "first", table)
     first.stored()
-    first.stored()  # it was started again
+    made(tmp_path / "first", table).stored()  # it was started again
     with pytest.raises(InvalidInput, match="serves this table already"):
-        TableDatabase(tmp_path / "second", table).stored()
-    store = DynamoStore(CountingAws(), table, Site(), None)
-    report = store.report()
-    assert report is not None
+        made(tmp_path / "second", table, lambda: now[0], reports_on).stored()
+    first.open(Site(), NODES)
+    first.check()
+    started = now[0]
+    made(tmp_path / "second", table, lambda: now[0], is_silent).stored()
+    assert now[0] - started >= FRESH_S
+    with pytest.raises(InvalidInput, match="serves this table already"):
+        first.check()
+
+
+def test_a_service_whose_clock_is_wrong_is_not_taken_for_dead(table: str, tmp_path: Path) -> None:
+    store, now = DynamoStore(CountingAws(), table, Site(), None), [0.0]
+    store.put_report(Report("first", 1000, {}))
+
+    def reports_on(seconds: float) -> None:
+        now[0] += seconds
+        store.put_report(Report("first", 1010, {}))
+
     with pytest.raises(InvalidInput):
-        store.put_report(Report("second", report.at + FRESH_S, {}))
-    store.put_report(Report("second", report.at + FRESH_S + 1, {}))
+        made(tmp_path / "second", table, lambda: now[0], reports_on).stored()
+
+
+def test_two_machines_with_the_same_names_are_two_services(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuctl.reservations.database._label", lambda _: "host:/var/lib/gpuctl/reservations")
+    first, second = made(tmp_path / "first", table), made(tmp_path / "second", table)
+    first.stored()
+    first.open(Site(), NODES)
+    second.open(Site(), NODES)
+    first.check()
+    with pytest.raises(InvalidInput):
+        second.check()
+
+
+def made(state: Path, table: str, *clock: Any) -> TableDatabase:
+    """A database with a folder of state."""
+    state.mkdir(exist_ok=True)
+    return TableDatabase(state, table, *clock)
