@@ -59,7 +59,7 @@ WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
 # Codes after which the same transaction is sent again
 IN_PROGRESS = "TransactionInProgressException"
-IN_THE_WAY = frozenset({"TransactionConflict", "ThrottlingError"})  # of actions of a transaction that was cancelled
+HINDERED = frozenset({"TransactionConflict", "ThrottlingError"})  # of actions of a transaction that was cancelled
 FRESH_S = 120  # after which a report is too old
 HEAD, IDENTITY, SITE, REPORT = "head", "identity", "site", "report"
 
@@ -410,9 +410,9 @@ class DynamoStore:
                 # One in progress is our first try, whose answer was lost: the same token gets its result.
                 unclear = isinstance(error, NoAnswer) or code_of(error) == IN_PROGRESS
                 lost, may_be_done = lost + isinstance(error, NoAnswer), may_be_done or unclear
-                if number < TRIES - 1 and lost < MOST_LOST and (unclear or set(reasons) & IN_THE_WAY):
+                if number < TRIES - 1 and lost < MOST_LOST and (unclear or set(reasons) & HINDERED):
                     continue
-                if may_be_done or set(reasons) & IN_THE_WAY:
+                if may_be_done or set(reasons) & HINDERED:
                     raise StoreError(error.doing, error.wrong, error.hint) from error
                 raise
         raise AssertionError("unreachable")
