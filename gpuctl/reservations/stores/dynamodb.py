@@ -54,7 +54,7 @@ MOST_BYTES = 3_500_000  # of a transaction, which may have 4 MB
 STAGED_BYTES = 300_000  # of an item, which may have 400 KB
 MOST_PAGE = 1000  # items of the history that are read at a time
 TRIES = 20  # while others write
-MOST_LOST = 3  # answers, each after a long wait, after which a change is given up
+MOST_LOST = 5  # answers, each after a long wait, after which a change is given up
 WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
 # Codes after which the same transaction is sent again
