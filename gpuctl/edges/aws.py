@@ -70,23 +70,37 @@ class Request:
         return f"{IAM_PREFIXES.get(self.service, self.service)}:{self.operation}"
 
 
+@dataclass(frozen=True)
+class Waits:
+    """Bounds of waiting for AWS, in seconds. `attempts`: of a read. `throttled`: attempts of a change."""
+
+    connect_s: int = CONNECT_S
+    read_s: int = READ_S
+    attempts: int = ATTEMPTS
+    throttled: int = THROTTLED_ATTEMPTS
+
+
 class Aws:
     """A login and a region. Clients are made once and are shared by all threads."""
 
-    def __init__(self, region: str = "", profile: str = "") -> None:
+    _waits = Waits()
+
+    def __init__(self, region: str = "", profile: str = "", waits: Waits = Waits()) -> None:
         from botocore.config import Config
         from botocore.session import Session
 
-        self.profile = profile
+        self.profile, self._waits = profile, waits
         self._clients: dict[str, BaseClient] = {}
         self._making_client = threading.Lock()  # a session is not safe in threads, its clients are
         # An explicit environment variable AWS_MAX_ATTEMPTS or AWS_RETRY_MODE would be ignored by a Config with retries.
         retries = (
-            {} if "AWS_MAX_ATTEMPTS" in os.environ else {"retries": {"mode": "standard", "max_attempts": ATTEMPTS}}
+            {}
+            if "AWS_MAX_ATTEMPTS" in os.environ
+            else {"retries": {"mode": "standard", "max_attempts": waits.attempts}}
         )
         self._config = Config(
-            connect_timeout=CONNECT_S,
-            read_timeout=READ_S,
+            connect_timeout=waits.connect_s,
+            read_timeout=waits.read_s,
             max_pool_connections=4 * THREADS,  # several lists of requests are read at the same time
             user_agent_extra="gpuctl",
             **retries,
@@ -119,13 +133,13 @@ class Aws:
         from botocore import xform_name
 
         client = self._client(request.service, changes=True)
-        for attempt in range(1, THROTTLED_ATTEMPTS + 1):
+        for attempt in range(1, self._waits.throttled + 1):
             try:
                 with self._translated(request.doing, request.action):
                     answer: dict[str, Any] = getattr(client, xform_name(request.operation))(**request.parameters)
                     return answer
             except GpuctlError as error:
-                if code_of(error) not in THROTTLED or attempt == THROTTLED_ATTEMPTS:
+                if code_of(error) not in THROTTLED or attempt == self._waits.throttled:
                     raise
                 time.sleep(min(20.0, 2.0**attempt * random.uniform(0.5, 1)))  # noqa: S311 - spreads requests
         raise AssertionError("unreachable")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TIMEOUT_S = 30  # of the function
+TIMEOUT_S = 60  # of the function, which takes no further message when too little of it is left
 VISIBILITY_S = 6 * TIMEOUT_S  # AWS's advice for a queue that a function reads
 KEPT_S, DEAD_KEPT_S = 4 * 86_400, 14 * 86_400  # dead letters keep the age of their first sending
-MOST_RECEIVES = 3
+MOST_RECEIVES = 5  # also those that were not taken in time count
 LOG_DAYS = 90
 WRITES = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 RETAINED = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}  # when the stack is deleted
@@ -102,7 +102,7 @@ def _queues(name: str) -> Plain:
     }
     queues = [{"Ref": "Queue"}, {"Ref": "DeadLetters"}]
     alarm = {
-        "AlarmDescription": "Calls that failed three times: see the log of the function, then move them back",
+        "AlarmDescription": "Calls that failed five times: see the log of the function, then move them back",
         "Namespace": "AWS/SQS",
         "MetricName": "ApproximateNumberOfMessagesVisible",
         "Dimensions": [{"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeadLetters", "QueueName"]}}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ COMMANDS: Mapping[str, type[Command]] = {
     kind.__name__.lower(): kind for kind in (Cancel, Extend, Edit, Keep, AddUser, RemoveUser, *DISK_COMMANDS)
 }
 VERBS = frozenset({"submit", *COMMANDS})
+KEY = re.compile(r"[\x21-\x7e]{8,100}")  # of a call: it becomes a key of stores, which have UTF-8
 
 
 def read_command(verb: str, content: dict[str, Any]) -> Command:
@@ -38,8 +40,9 @@ def read_command(verb: str, content: dict[str, Any]) -> Command:
 def read_key(content: dict[str, Any]) -> str:
     """Take the idempotency key of a call out of its content, which has nothing else then."""
     key = content.pop("key", None)
-    if not isinstance(key, str) or not 8 <= len(key) <= 100:
-        raise InvalidInput(DOING, "the call has no idempotency key of 8 to 100 characters", "send a random one")
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        wrong = "the call has no idempotency key of 8 to 100 printable ASCII characters without spaces"
+        raise InvalidInput(DOING, wrong, "send a random one")
     nothing_left(content)
     return key
 

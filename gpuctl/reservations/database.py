@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from gpuctl.core.paths import write_atomically
 from gpuctl.edges.aws import Aws
 from gpuctl.reservations.node_states import NodeStates
 from gpuctl.reservations.rules.model import Node, Site
 from gpuctl.reservations.stores.base import Store
-from gpuctl.reservations.stores.dynamodb import DynamoStore, Report
+from gpuctl.reservations.stores.dynamodb import FRESH_S, DynamoStore, Report
 from gpuctl.reservations.stores.sqlite import SqliteStore
 
-FILE = "reservations.db"
+FILE, HOLDER = "reservations.db", "holder"
+POLL_S = 5  # between two readings of the report of another service, which reports about each 10 s
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Database(Protocol):
 
     def open(self, site: Site, nodes: Sequence[Node]) -> Store:
         """The store, with the nodes of the configuration."""
+
+    def check(self) -> None:
+        """`InvalidInput` if another service has the database meanwhile: this one must give no order then."""
 
     def report(self, nodes: NodeStates) -> None:
         """Store the condition of nodes, where others read it."""
@@ -62,6 +68,9 @@ class FileDatabase:
         self._store = SqliteStore(self._state / FILE, site, nodes)
         return self._store
 
+    def check(self) -> None:
+        """The lock of the folder excludes others."""
+
     def report(self, nodes: NodeStates) -> None:
         """Nobody else reads the file."""
 
@@ -73,21 +82,33 @@ class FileDatabase:
 class TableDatabase:
     """A table of DynamoDB. Its services report into it, and refuse one that others report into."""
 
-    def __init__(self, state: Path, table: str) -> None:
+    def __init__(
+        self,
+        state: Path,
+        table: str,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._monotonic, self._sleep = monotonic, sleep
         self._label, self._table = f"{_label(state)} (table {table})", table
+        self._holder = f"{self._label} {_holder_id(state)}"
         self._aws = Aws()
         self._store: DynamoStore | None = None
 
     def stored(self) -> Stored:
         store = DynamoStore(self._aws, self._table, Site(), None)
         nodes = store.load().nodes
-        store.put_report(self._report(dict.fromkeys(nodes, "the service starts")))
+        self._take(store, self._report(dict.fromkeys(nodes, "the service starts")))
         return Stored(store.identity(), self._label, nodes)
 
     def open(self, site: Site, nodes: Sequence[Node]) -> Store:
         self._store = DynamoStore(self._aws, self._table, site, nodes)
         self._store.put_site()
         return self._store
+
+    def check(self) -> None:
+        if self._store is not None:
+            self._store.check_holder(self._holder)
 
     def report(self, nodes: NodeStates) -> None:
         if self._store is not None:
@@ -97,7 +118,29 @@ class TableDatabase:
         """Nothing is open."""
 
     def _report(self, unknown: Mapping[str, str]) -> Report:
-        return Report(self._label, int(time.time()), unknown)
+        return Report(self._holder, int(time.time()), unknown)
+
+    def _take(self, store: DynamoStore, mine: Report) -> None:
+        """Take the table. That of another service only once its report has not changed for `FRESH_S` on our clock."""
+        last = store.report()
+        end = self._monotonic() + FRESH_S
+        while last is not None and last.holder != self._holder:
+            if self._monotonic() >= end:
+                store.put_report(mine, over=last)
+                return
+            self._sleep(POLL_S)
+            before, last = last, store.report()
+            if last != before:
+                break
+        store.put_report(mine)
+
+
+def _holder_id(state: Path) -> str:
+    """Random id of a folder of state, made once: names of machines and folders can be the same elsewhere."""
+    path = state / HOLDER
+    if not path.exists():
+        write_atomically(path, secrets.token_hex(16))
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _label(state: Path) -> str:

@@ -17,7 +17,7 @@ from gpuctl.edges.aws import Aws, Request, code_of
 from gpuctl.reservations.aws_template import Deployment, template
 from gpuctl.reservations.on_lambda import SENDERS
 from gpuctl.reservations.rules.access import ACCOUNT
-from gpuctl.reservations.senders import IDENTITY_CENTER, USERNAME, Senders, unpinned
+from gpuctl.reservations.senders import IDENTITY_CENTER, USERNAME, Senders, mixed, unpinned
 from gpuctl.reservations.transports import NAME
 
 DOING = "write a deployment"
@@ -55,22 +55,24 @@ class Files:
 def build(request: DeployRequest) -> Files:
     """The files, after the ids of users and roles have been read from IAM.
 
-    `InvalidInput` for a role whose session names people may choose: SQS would prove nothing about them.
+    `InvalidInput` for a role whose session names people may choose: SQS would prove nothing about them. As well for
+    users and roles whose names come from several directories: the same name would be two people.
     """
     _check(request)
     aws = Aws(request.region, request.aws_profile)
     users = dict(_pair(one, optional=True) for one in request.users)
     notices, attachable = list[str](), list[str]()
-    roles: dict[str, str] = {}
+    roles, kinds = dict[str, str](), dict[str, bool]()
     for name in request.roles:
         id_, by_identity_center = _role(aws, name)
-        roles[id_] = name
+        roles[id_], kinds[name] = name, by_identity_center
         if by_identity_center:
             notices.append(
                 f"attach the policy PeoplePolicy to the permission set of {name}: IAM cannot change that role"
             )
         else:
             attachable.append(name)
+    _check_mixed(users, kinds)
     known = Senders(
         {_user(aws, name): person for name, person in users.items()},
         roles,
@@ -121,11 +123,19 @@ def _check(request: DeployRequest) -> None:
         raise InvalidInput(DOING, f"--name {request.name!r} cannot be the name of a queue and a table", hint)
     if not request.roles and not request.users:
         raise InvalidInput(DOING, "nobody may send", "add --role NAME, or --user NAME for each person")
+    _check_mixed(dict(_pair(one, optional=True) for one in request.users), dict.fromkeys(request.roles, False))
     people = [*request.admins, *(_pair(one)[0] for one in request.groups)]
     people += [_pair(one, optional=True)[1] for one in request.users]
     for person in people:
         if not ACCOUNT.fullmatch(person):
             raise InvalidInput(DOING, f"{person!r} is no name of a person", "use letters, digits and . _ @ -")
+
+
+def _check_mixed(users: Mapping[str, str], roles: Mapping[str, bool]) -> None:
+    reason = mixed(users, roles)
+    if reason:
+        hint = "name people in one manner: by --user alone, by roles of IAM users, or by roles of IAM Identity Center"
+        raise InvalidInput(DOING, reason, hint)
 
 
 def _pair(text: str, *, optional: bool = False) -> tuple[str, str]:

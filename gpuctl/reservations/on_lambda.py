@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from gpuctl.edges.aws import Aws
+from gpuctl.edges.aws import Aws, Waits
 from gpuctl.edges.public_keys import github_user
 from gpuctl.reservations.queue_calls import QueueCalls
 from gpuctl.reservations.rules.model import Node
@@ -20,14 +20,22 @@ from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.dynamodb import FRESH_S, DynamoStore, Report
 
 SENDERS = "senders.json"  # beside the packages
+WAITS = Waits(connect_s=2, read_s=4, attempts=2, throttled=2)  # so that a message fits into `RESERVE_S`
 TABLE, QUEUE = "GPUCTL_TABLE", "GPUCTL_QUEUE_ARN"  # variables of the function
 
 
-def handler(event: Mapping[str, Any], _: object) -> dict[str, Any]:
+class Context(Protocol):
+    """The context of an invocation, as far as it is used."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda stops the function."""
+
+
+def handler(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Answer an event of SQS or of the schedule."""
     calls, service, store = _made(Path(__file__).parents[2])
     service.nodes.doubts = dict(unknown_nodes(store.load().nodes, store.report(), service.clock()))
-    return calls.handle(event)
+    return calls.handle(event, lambda: context.get_remaining_time_in_millis() / 1000)
 
 
 def unknown_nodes(nodes: Mapping[str, Node], report: Report | None, now: int) -> Mapping[str, str]:
@@ -41,7 +49,7 @@ def unknown_nodes(nodes: Mapping[str, Node], report: Report | None, now: int) ->
 @cache
 def _made(folder: Path) -> tuple[QueueCalls, Service, DynamoStore]:
     known = senders(json.loads((folder / SENDERS).read_text(encoding="utf-8")))
-    store = DynamoStore(Aws(), os.environ[TABLE], None, None)
+    store = DynamoStore(Aws(waits=WAITS), os.environ[TABLE], None, None)
     service = Service(store, {}, lambda: int(time.time()), read_github=github_user)
     calls = QueueCalls(service, known, store, os.environ[QUEUE], lambda line: sys.stderr.write(f"{line}\n"))
     return calls, service, store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from gpuctl.reservations.senders import DOING, Senders
 from gpuctl.reservations.service import Service
 from gpuctl.reservations.stores.base import StoreError
 
+RESERVE_S = 40  # for a message: its reads, GitHub's answer, its commit and its answer
 LONGEST = 64 * 1024  # characters of a call
 READS = frozenset({"state", "history", "disks"})
 PASS = {"do": "pass"}  # event of the schedule
@@ -34,13 +36,16 @@ class QueueCalls:
         self._service, self._senders, self._answers = service, senders, answers
         self._queue, self._notify = queue, notify
 
-    def handle(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer an event: the schedule's, or a batch. Messages that failed are named, and SQS delivers them again."""
+    def handle(self, event: Mapping[str, Any], left_s: Callable[[], float] = lambda: math.inf) -> dict[str, Any]:
+        """Answer an event: the schedule's, or a batch. Messages that failed are named, and SQS delivers them again.
+
+        `left_s`: seconds until the function is stopped. Messages for which too few are left are named as well.
+        """
         if event == PASS:
             self.pass_once()
             return {}
         records: Sequence[Mapping[str, Any]] = event["Records"]
-        failed = [record["messageId"] for record in records if not self._take(record)]
+        failed = [record["messageId"] for record in records if left_s() < RESERVE_S or not self._take(record)]
         return {"batchItemFailures": [{"itemIdentifier": id_} for id_ in failed]}
 
     def pass_once(self) -> None:
@@ -52,13 +57,16 @@ class QueueCalls:
 
     def _take(self, record: Mapping[str, Any]) -> bool:
         """Carry out a message; False if it is to be delivered again. The log never has its content."""
-        sender = str(record["attributes"]["SenderId"])
         try:
+            sender = str(record["attributes"]["SenderId"])
             key, answer = self._answer(record, sender)
             if key:
                 self._answers.put_answer(sender, key, answer)
         except (StoreError, OSError) as error:
             self._notify(f"message {record['messageId']} is delivered again: {error}")
+            return False
+        except Exception as error:  # noqa: BLE001 - the others of the batch go on; a text could have content
+            self._notify(f"message {record['messageId']} is delivered again: {type(error).__name__}")
             return False
         return True
 

@@ -67,6 +67,19 @@ def senders(plain: Mapping[str, Any]) -> Senders:
     return known
 
 
+def mixed(users: Mapping[str, str], roles: Mapping[str, bool]) -> str:
+    """Why two people could have one name; "" if they cannot. `users`: IAM user -> person. `roles`: True for one of IAM
+    Identity Center, whose sessions have the logins of its people; those of the others have the names of IAM users.
+    """
+    renamed = [f"{user}={person}" for user, person in users.items() if person != user]
+    if roles and renamed:
+        return f"with a role, --user {renamed[0]} is the name that another IAM user or login may have as its session"
+    directory = [name for name, by_identity_center in roles.items() if by_identity_center]
+    if directory and (users or len(directory) < len(roles)):
+        return f"the role {directory[0]} has logins of IAM Identity Center, which are not the names of IAM users"
+    return ""
+
+
 # ---- trust policies of roles -----------------------------------------------------------------------------------------
 
 USERNAME = "${aws:username}"

@@ -130,6 +130,7 @@ def running(options: ServeOptions, ask: Callable[[Stored], Fleet] | None = None)
             return service.answer(caller, call)
 
         def step() -> int:
+            database.check()
             service.pass_once()
             database.report(service.nodes)
             keys.check()

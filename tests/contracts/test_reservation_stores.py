@@ -159,6 +159,16 @@ def test_what_is_over_leaves_the_book_and_stays_in_the_history(store: Store) -> 
     assert store.reservation("unknown") is None
 
 
+def test_a_history_goes_back_over_commits_without_entries(store: Store) -> None:
+    entries = [AuditEntry(NOW, "x", "y", "r1", str(number)) for number in range(4)]
+    store.commit(Decision((), tuple(entries[:3])))
+    for version in range(1, 6):
+        store.commit(Decision((Change(Usage("person:x", 1.0, NOW, version), version - 1),)))
+    store.commit(Decision((), tuple(entries[3:])))
+    assert list(store.history(None, 3)) == [entries[3], entries[2], entries[1]]
+    assert list(store.history(None, 9)) == list(reversed(entries))
+
+
 def test_a_second_instance_sees_the_first_ones_writes(factory: Factory) -> None:
     first, second = factory(), factory()
     if isinstance(first, MemoryStore):

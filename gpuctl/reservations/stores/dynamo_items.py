@@ -17,6 +17,7 @@ Action: TypeAlias = dict[str, dict[str, Any]]  # of TransactWriteItems
 LIVE, HISTORY, OVER, RECEIPTS = "live", "history", "over", "receipts"
 FIRST = "-"  # sort key of items that are alone in their partition
 MOST_SUBJECT = 200  # characters in a key, which may have 2048 bytes: senders choose subjects
+HISTORY_BYTES = 250_000  # of an item, which may have 400 KB
 LATEST = 10**12  # numbers are subtracted from it, so that the latest comes first
 NEW = "attribute_not_exists(pk)"
 
@@ -34,9 +35,25 @@ def actions_of(decision: Decision, revision: int, token: str) -> list[Action]:
         by_subject.setdefault(entry.subject[:MOST_SUBJECT], []).append(entry)
     histories = {HISTORY: decision.entries, **{history_of(name): rows for name, rows in by_subject.items()}}
     for partition, entries in histories.items():
-        body = {"body": text(json.dumps([asdict(entry) for entry in entries])), "token": text(token)}
-        actions.append(put({**item_key(partition, latest_first(revision)), **body}))
+        for number, part in enumerate(reversed(list(_history_parts(entries)))):
+            body = {"body": text(json.dumps(part)), "token": text(token)}
+            sort = f"{latest_first(revision)}/{number:06d}" if number else latest_first(revision)
+            actions.append(put({**item_key(partition, sort), **body}))
     return actions
+
+
+def _history_parts(entries: Sequence[AuditEntry]) -> Iterator[Sequence[dict[str, Any]]]:
+    """Entries in parts that fit into one item each, also as a text within a text while a commit is staged."""
+    part, size = list[dict[str, Any]](), 0
+    for entry in entries:
+        plain = asdict(entry)
+        added = len(json.dumps(json.dumps(plain)))
+        if part and size + added > HISTORY_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(plain)
+        size += added
+    yield part
 
 
 def _row_actions(change: Change) -> list[Action]:
@@ -109,7 +126,8 @@ def item_key(partition: str, sort: str) -> Item:
 
 
 def text(value: str) -> dict[str, str]:
-    return {"S": value}
+    """A text as DynamoDB writes it; what UTF-8 has not, which callers may send, is written as an escape."""
+    return {"S": value.encode("utf-8", "backslashreplace").decode()}
 
 
 def whole(value: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
-from gpuctl.edges.aws import Aws, NoAnswer, Request, cancellation_reasons
+from gpuctl.edges.aws import Aws, NoAnswer, Request, cancellation_reasons, code_of
 from gpuctl.reservations.rules.decision import Change, Decision, apply
 from gpuctl.reservations.rules.model import DAY, AuditEntry, Book, Node, Receipt, Reservation, Site
 from gpuctl.reservations.stores.base import Conflict, StoreError
@@ -52,9 +52,14 @@ from gpuctl.reservations.stores.dynamo_items import (
 MOST_ACTIONS = 100  # of a transaction
 MOST_BYTES = 3_500_000  # of a transaction, which may have 4 MB
 STAGED_BYTES = 300_000  # of an item, which may have 400 KB
+MOST_PAGE = 1000  # items of the history that are read at a time
 TRIES = 20  # while others write
+MOST_LOST = 5  # answers, each after a long wait, after which a change is given up
 WAIT_S = 0.05  # before the second try
 ANSWER_BYTES = 390_000  # of an item, which may have 400 KB
+# Codes after which the same transaction is sent again
+IN_PROGRESS = "TransactionInProgressException"
+HINDERED = frozenset({"TransactionConflict", "ThrottlingError"})  # of actions of a transaction that was cancelled
 FRESH_S = 120  # after which a report is too old
 HEAD, IDENTITY, SITE, REPORT = "head", "identity", "site", "report"
 
@@ -79,7 +84,7 @@ class _Head:
 class DynamoStore:
     """Rows of a table with the keys `pk` and `sk`. `nodes`: None keeps those of the table.
 
-    `site`: None for that of the service that has the table, which functions read.
+    `site`: None for that of the service that has the table, which functions read, again after each change.
 
     A decision is one transaction. One with more rows than a transaction takes is staged first: with the `head` it is
     committed, and whoever reads next writes the rows.
@@ -89,6 +94,7 @@ class DynamoStore:
         self._aws, self._table = aws, table
         self._book: Book | None = None
         self._revision = -1
+        self._follows = site is None
         self._site = site if site is not None else self._read_site()
         if nodes is not None:
             self._set_nodes(list(nodes))
@@ -108,10 +114,11 @@ class DynamoStore:
                 if self._book is not None and head.revision == self._revision:
                     return self._book
                 rows = [row_of(item) for item in self._query(LIVE)]
+                site = self._read_site() if self._follows else self._site
                 before, head = head, self._head()
                 if head == before:  # nobody wrote meanwhile
-                    self._book = apply(Book(self._site, {}), [Change(row, row.version) for row in rows])
-                    self._revision = head.revision
+                    self._book = apply(Book(site, {}), [Change(row, row.version) for row in rows])
+                    self._site, self._revision = site, head.revision
                     return self._book
         raise StoreError(f"read the table {self._table}", "others write all the time", "try again")
 
@@ -152,8 +159,14 @@ class DynamoStore:
 
     def history(self, subject: str | None, most: int) -> Sequence[AuditEntry]:
         with self._errors("read"):
-            items = self._query(HISTORY if subject is None else history_of(subject), most=most)
-            entries = [AuditEntry(**plain) for item in items for plain in reversed(json.loads(item["body"]["S"]))]
+            partition, after, number = HISTORY if subject is None else history_of(subject), "", most
+            entries = list[AuditEntry]()
+            while len(entries) < most:  # a commit can have many entries, or none
+                items = self._query(partition, most=number, after=after)
+                entries += [AuditEntry(**plain) for item in items for plain in reversed(json.loads(item["body"]["S"]))]
+                if len(items) < number:
+                    break
+                after, number = items[-1]["sk"]["S"], min(2 * number, MOST_PAGE)
             return entries[:most]
 
     def forget_receipts(self, before_at: int) -> int:
@@ -167,25 +180,41 @@ class DynamoStore:
     # ---- a service and functions ----------------------------------------------------------------------------------
 
     def put_site(self) -> None:
-        """Store the rules of the site, for functions."""
+        """Store the rules of the site, for functions. It is a commit, so that nobody decides by the rules before."""
+        item = {**item_key(SITE, FIRST), "body": text(encode_site(self._site))}
         with self._errors("write"):
-            self._put(item_key(SITE, FIRST), encode_site(self._site))
+            if self._get(SITE, FIRST) == item:
+                return
+            try:
+                self._commit(Decision(()), [put(item)])
+            except Conflict as error:
+                raise StoreError(f"use the table {self._table}", str(error), "try again") from error
 
-    def put_report(self, report: Report) -> None:
-        """Store the condition of nodes; `InvalidInput` if another service has done so within `FRESH_S`."""
+    def put_report(self, report: Report, over: Report | None = None) -> None:
+        """Store the condition of nodes; `InvalidInput` if another service has done so. `over`: its report, unchanged
+        since it was read, which is replaced.
+        """
         condition: dict[str, Any] = {
-            "ConditionExpression": f"{NEW} OR #h = :holder OR #a < :old",
-            "ExpressionAttributeNames": {"#h": "holder", "#a": "at"},
-            "ExpressionAttributeValues": {":holder": text(report.holder), ":old": whole(report.at - FRESH_S)},
+            "ConditionExpression": f"{NEW} OR #h = :holder",
+            "ExpressionAttributeNames": {"#h": "holder"},
+            "ExpressionAttributeValues": {":holder": text(report.holder)},
         }
+        if over is not None:
+            condition["ConditionExpression"] += " OR (#h = :other AND #a = :at)"
+            condition["ExpressionAttributeNames"]["#a"] = "at"
+            condition["ExpressionAttributeValues"] |= {":other": text(over.holder), ":at": whole(over.at)}
         item = {**item_key(REPORT, FIRST), "holder": text(report.holder), "at": whole(report.at)}
         item["body"] = text(json.dumps(dict(report.unknown)))
         with self._errors("write"):
             if self._transact([put(item, **condition)], secrets.token_hex(16)):
-                other = self.report()
-                wrong = f"the service {other.holder if other else 'of somebody else'} serves this table already"
-                hint = f"stop that one first, and wait for {FRESH_S} s"
-                raise InvalidInput(f"use the table {self._table}", wrong, hint)
+                self.check_holder(report.holder)
+
+    def check_holder(self, holder: str) -> None:
+        """`InvalidInput` unless the last report is of this service, which then has the table."""
+        last = self.report()
+        if last is None or last.holder != holder:
+            wrong = f"the service {last.holder if last else 'of nobody'} serves this table already"
+            raise InvalidInput(f"use the table {self._table}", wrong, f"stop that one first, and wait for {FRESH_S} s")
 
     def report(self) -> Report | None:
         """The condition of nodes as their service has reported it last."""
@@ -223,19 +252,22 @@ class DynamoStore:
 
     # ---- commits --------------------------------------------------------------------------------------------------
 
-    def _commit(self, decision: Decision, removed: Sequence[Node]) -> None:
-        """Write a decision on its rows; one that others have made stale is checked again on newer rows."""
+    def _commit(self, decision: Decision, more: Sequence[Action]) -> None:
+        """Write a decision on its rows, and more; one that others have made stale is checked again on newer rows.
+
+        `Conflict` also if the rules of the site are others since.
+        """
+        site = self._site
         for number in range(TRIES):
             _wait(number)
             book, revision = self.load(), self._revision
+            if self._site != site:
+                raise Conflict("the rules of the site have changed")
             check_versions(book, decision.changes)
             token = secrets.token_hex(16)
-            actions = [*actions_of(decision, revision + 1, token), *(delete(live_key(node)) for node in removed)]
+            actions = [*actions_of(decision, revision + 1, token), *more]
             if self._write(actions, revision, token):
-                tables = apply(book, decision.changes)
-                nodes = {name: node for name, node in tables.nodes.items() if node not in removed}
-                self._book = Book(book.site, nodes, tables.reservations, tables.usage, tables.disks, tables.clock)
-                self._revision = revision + 1
+                self._book, self._revision = apply(book, decision.changes), revision + 1
                 return
         raise Conflict("others write all the time")
 
@@ -323,7 +355,8 @@ class DynamoStore:
                 return
             try:
                 with self._errors("write"):
-                    self._commit(Decision(tuple(changes)), removed)
+                    self._commit(Decision(tuple(changes)), [delete(live_key(node)) for node in removed])
+                    self._book = None  # it still has the nodes that are gone
             except Conflict:
                 continue
             return
@@ -340,36 +373,48 @@ class DynamoStore:
         [answer] = self._aws.read(self._request("read", "GetItem", parameters), dict[str, Any])
         return answer.get("Item")
 
-    def _query(self, partition: str, most: int = 0, until: str = "") -> list[Item]:
-        """Items of a partition by their sort keys; those before `until`."""
+    def _query(self, partition: str, most: int = 0, until: str = "", after: str = "") -> list[Item]:
+        """Items of a partition by their sort keys; those before `until`, or those after `after`."""
+        bounds = {name: bound for name, bound in ((":until", until), (":after", after)) if bound}
+        conditions = [f"sk {'<' if name == ':until' else '>'} {name}" for name in bounds]
         parameters: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
-            "KeyConditionExpression": "pk = :pk AND sk < :until" if until else "pk = :pk",
-            "ExpressionAttributeValues": {":pk": text(partition), **({":until": text(until)} if until else {})},
+            "KeyConditionExpression": " AND ".join(["pk = :pk", *conditions]),
+            "ExpressionAttributeValues": {
+                ":pk": text(partition),
+                **{name: text(bound) for name, bound in bounds.items()},
+            },
             **({"Limit": most} if most else {}),
         }
         return self._aws.read(self._request("read", "Query", parameters, "Items", most), dict[str, Any])
 
     def _transact(self, actions: Sequence[Action], token: str) -> Sequence[int]:
-        """Carry out actions as one; numbers of those whose conditions do not hold, after which nothing was written."""
+        """Carry out actions as one; numbers of those whose conditions do not hold, after which nothing was written.
+
+        `StoreError` if it may have been carried out, or if others were in the way all the time.
+        """
         items = [{kind: {"TableName": self._table, **content} for kind, content in one.items()} for one in actions]
         request = self._request("write", "TransactWriteItems", {"TransactItems": items, "ClientRequestToken": token})
+        lost, may_be_done = 0, False
         for number in range(TRIES):
             _wait(number)
             try:
                 self._aws.act(request)
                 return ()
-            except NoAnswer:
-                if number == TRIES - 1:
-                    raise
             except GpuctlError as error:
                 reasons = cancellation_reasons(error)
                 failed = [place for place, reason in enumerate(reasons) if reason == "ConditionalCheckFailed"]
                 if failed:
                     return failed
-                if number == TRIES - 1 or not set(reasons) & {"TransactionConflict", "ThrottlingError"}:
-                    raise
+                # One in progress is our first try, whose answer was lost: the same token gets its result.
+                unclear = isinstance(error, NoAnswer) or code_of(error) == IN_PROGRESS
+                lost, may_be_done = lost + isinstance(error, NoAnswer), may_be_done or unclear
+                if number < TRIES - 1 and lost < MOST_LOST and (unclear or set(reasons) & HINDERED):
+                    continue
+                if may_be_done or set(reasons) & HINDERED:
+                    raise StoreError(error.doing, error.wrong, error.hint) from error
+                raise
         raise AssertionError("unreachable")
 
     def _request(

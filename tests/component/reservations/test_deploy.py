@@ -24,6 +24,7 @@ from tests.rig.reservations.aws_table import aws_login, new_table
 from tests.rig.reservations.standin_lambda import ACCOUNT, role, user_ids_of_aws
 
 PIN = {"StringEquals": {"sts:RoleSessionName": "${aws:username}"}}
+SSO = "AWSReservedSSO_Research_0123456789abcdef"
 PINNED = {
     "Effect": "Allow",
     "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
@@ -38,6 +39,8 @@ def moto() -> Iterator[str]:
         role(url, "gpu-users", {"Version": "2012-10-17", "Statement": [PINNED]})
         role(url, "pods", {"Version": "2012-10-17", "Statement": [{**PINNED, "Condition": {}}]})
         client(url, "iam").create_user(UserName="ada")
+        path = "/aws-reserved/sso.amazonaws.com/eu-west-1/"
+        client(url, "iam").create_role(RoleName=SSO, Path=path, AssumeRolePolicyDocument='{"Statement": []}')
         yield url
 
 
@@ -53,11 +56,17 @@ def deploy(*words: str) -> Result:
 
 @pytest.mark.usefixtures("endpoint")
 def test_the_template_is_printed_and_nothing_is_changed() -> None:
-    result = deploy("--role", "gpu-users", "--user", "ada=ada.l")
+    result = deploy("--role", "gpu-users", "--user", "ada")
     assert result.exit_code == 0, result.output
     people = json.loads(result.stdout)["Resources"]["PeoplePolicy"]["Properties"]
     assert (people["Roles"], people["Users"]) == (["gpu-users"], ["ada"])
     assert "nothing on AWS was changed" in result.stderr
+
+
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("words", [("--user", "ada=ada.l"), ("--role", SSO)])
+def test_users_under_other_names_and_a_role_of_identity_center_are_accepted_alone(words: tuple[str, ...]) -> None:
+    assert deploy(*words).exit_code == 0
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -72,6 +81,9 @@ def test_the_template_is_printed_and_nothing_is_changed() -> None:
         (["--user", "ada", "--admin", "a b"], "no name of a person"),
         (["--user", "ada", "--group", "ada"], "not NAME=VALUE"),
         (["--user", "ada="], "not NAME or NAME=VALUE"),
+        (["--user", "ada=bob", "--role", "gpu-users"], "--user ada=bob is the name"),
+        (["--user", "ada", "--role", SSO], "logins of IAM Identity Center"),
+        (["--role", "gpu-users", "--role", SSO], "logins of IAM Identity Center"),
     ],
 )
 def test_bad_input_writes_nothing(tmp_path: Path, words: list[str], wrong: str) -> None:
@@ -126,7 +138,8 @@ def _call(code: Path, url: str, table: str, sender: str) -> Any:
     ]
     program = (
         "import json, sys; sys.path[:0] = sys.argv[1:3]; from gpuctl.reservations.on_lambda import handler; "
-        "print(json.dumps(handler(json.load(sys.stdin), None)))"
+        "from types import SimpleNamespace; context = SimpleNamespace(get_remaining_time_in_millis=lambda: 60_000); "
+        "print(json.dumps(handler(json.load(sys.stdin), context)))"
     )
     variables = {**LOGIN, "AWS_ENDPOINT_URL": url, "GPUCTL_TABLE": table, "GPUCTL_QUEUE_ARN": "arn:queue"}
     command = [sys.executable, "-I", "-S", "-c", program, str(code), str(libraries)]

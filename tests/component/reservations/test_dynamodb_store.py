@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.aws import Aws, NoAnswer
@@ -21,7 +22,7 @@ from gpuctl.reservations.rules.decision import Change, Decision
 from gpuctl.reservations.rules.model import AuditEntry, Caller, Disk, Node, Receipt, Site, Usage
 from gpuctl.reservations.rules.requests import Request
 from gpuctl.reservations.stores import dynamodb
-from gpuctl.reservations.stores.base import Conflict
+from gpuctl.reservations.stores.base import Conflict, StoreError
 from gpuctl.reservations.stores.dynamodb import DynamoStore
 from tests.rig.aws_endpoint import client
 from tests.rig.reservations.aws_table import CountingAws, all_items, aws_login, moto_with_isolated_requests, new_table
@@ -63,6 +64,20 @@ class Killed(Exception):
     """The program is killed at this point."""
 
 
+def refusal(code: str, *reasons: str) -> dict[str, Any]:
+    """What DynamoDB answers to a transaction; moto never does."""
+    answer: dict[str, Any] = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return answer | ({"CancellationReasons": [{"Code": one} for one in reasons]} if reasons else {})
+
+
+REFUSALS = {
+    "in progress": refusal("TransactionInProgressException"),
+    "conflict": refusal("TransactionCanceledException", "None", "TransactionConflict"),
+    "throttled": refusal("TransactionCanceledException", "ThrottlingError", "None"),
+    "invalid": refusal("ValidationException"),
+}
+
+
 class LossyAws(Aws):
     """Loses answers, or is killed: `plan` names what becomes of the next changes, the rest is as usual."""
 
@@ -74,6 +89,9 @@ class LossyAws(Aws):
         fate = self.plan.pop(0) if self.plan else ""
         if fate == "killed":
             raise Killed
+        if fate in REFUSALS:
+            with self._translated(request.doing, request.action):
+                raise ClientError(REFUSALS[fate], "TransactWriteItems")
         answer = super().act(request)
         if fate == "answer lost":
             raise NoAnswer("write", "AWS gave no answer in time")
@@ -135,6 +153,32 @@ def test_a_commit_whose_answer_is_lost_is_known_to_be_done(table: str) -> None:
         lossy.commit(ONE)
 
 
+@pytest.mark.parametrize("fates", [("answer lost", "in progress"), ("conflict",), ("throttled", "in progress")])
+def test_a_commit_that_others_hinder_is_sent_again(table: str, fates: tuple[str, ...]) -> None:
+    hindered = store(table, LossyAws(*fates))
+    hindered.commit(ONE)
+    assert hindered.load() == store(table).load()
+    assert "ada/x" in hindered.load().disks
+
+
+@pytest.mark.parametrize(
+    "fates", [("in progress",) * 2, ("conflict",) * 2, ("throttled",) * 2, ("answer lost", "invalid")]
+)
+def test_a_commit_that_may_be_done_is_no_refusal(
+    table: str, fates: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is delivered again, and its receipt shows what became of it."""
+    monkeypatch.setattr(dynamodb, "TRIES", 2)
+    with pytest.raises(StoreError):
+        store(table, LossyAws(*fates)).commit(ONE)
+
+
+def test_a_commit_that_is_not_valid_is_an_error_at_once(table: str) -> None:
+    with pytest.raises(GpuctlError) as caught:
+        store(table, LossyAws("invalid")).commit(ONE)
+    assert not isinstance(caught.value, StoreError)
+
+
 @pytest.mark.usefixtures("small_transactions")
 def test_a_large_commit_whose_answers_are_lost_is_known_to_be_done(table: str) -> None:
     lossy = store(table, LossyAws(*["answer lost"] * 4))
@@ -186,6 +230,26 @@ def test_a_limited_history_reads_one_page(table: str) -> None:
     for number in range(4):
         first.commit(Decision((), (AuditEntry(NOW, "x", "y", "r1", str(number)),)))
     assert [entry.reason for entry in first.history("r1", 2)] == ["3", "2"]
+
+
+@pytest.mark.parametrize("reason", ["it waited for 14 days", '\\"' * 400])
+def test_a_decision_with_more_history_than_an_item_has_is_written(table: str, reason: str) -> None:
+    entries = tuple(AuditEntry(NOW, "expiry", "expire", "r1", f"{number} {reason}") for number in range(60))
+    padding = AuditEntry(NOW, "expiry", "expire", "r1", "x" * 120_000)
+    many = (*entries[:30], *[padding] * 4, *entries[30:])
+    first = store(table)
+    first.commit(Decision((), many))
+    assert list(first.history(None, 99)) == list(reversed(many))
+    assert list(first.history("r1", 1)) == [entries[-1]]
+    first.commit(Decision((), (entries[0],)))
+    assert list(first.history("r1", 2)) == [entries[0], entries[-1]]
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_a_staged_decision_with_more_history_than_an_item_has_is_written(table: str) -> None:
+    entries = tuple(AuditEntry(NOW, "expiry", "expire", f"r{n}", '\\"' * 9000) for n in range(30))
+    store(table).commit(Decision((), entries))
+    assert list(store(table).history(None, 99)) == list(reversed(entries))
 
 
 def test_the_identity_stays(table: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.edges.aws import Aws, NoAnswer
 from gpuctl.reservations.client import Client, Refused
-from gpuctl.reservations.queue_calls import PASS, QueueCalls
+from gpuctl.reservations.queue_calls import PASS, RESERVE_S, QueueCalls
 from gpuctl.reservations.rules.commands import Cancel
 from gpuctl.reservations.rules.model import HOUR, Limits, Node, Site, State
 from gpuctl.reservations.rules.requests import Request
@@ -284,6 +284,83 @@ def test_messages_that_are_no_calls_are_noted_and_do_not_come_again(lab: Lab) ->
     assert lab.people() == ["bob"]
     assert len(lab.refusals()) == len(bodies)
     assert lab.source.deliver() == []
+
+
+@pytest.mark.parametrize("key", ["\ud800aaaaaaaa", "key 0001", "key-000\n", "kéy-0001", "short"])
+def test_a_key_that_no_store_can_have_is_refused_and_the_batch_goes_on(lab: Lab, key: str) -> None:
+    body = {"do": "submit", "request": REQUEST}
+    records = [
+        {
+            **RECORD,
+            "messageId": sender,
+            "eventSourceARN": lab.source.arn,
+            "attributes": {"SenderId": sender},
+            "body": one,
+        }
+        for sender, one in (
+            (lab.ada.sender, json.dumps({**body, "key": key})),
+            (lab.bob.sender, json.dumps({**body, "key": "key-0001"})),
+        )
+    ]
+    assert lab.calls.handle({"Records": records}) == {"batchItemFailures": []}
+    assert lab.people() == ["bob"]
+    assert "no idempotency key" in lab.refusals()[0]
+
+
+def test_a_subject_that_no_store_can_have_is_unknown_and_noted(lab: Lab) -> None:
+    for key, call in (
+        ("key-0001", {"do": "cancel", "command": {"reservation": "\ud800"}}),
+        ("key-0002", {"do": "history", "subject": "\ud800"}),
+    ):
+        lab.send(lab.ada, {**call, "key": key})
+        lab.source.deliver()
+        answer = lab.answer(lab.ada, key)
+        assert answer is not None
+        assert "cannot be read" not in answer.get("error", "")
+
+
+def test_messages_for_which_no_time_is_left_come_again(lab: Lab) -> None:
+    """A function that is stopped in the middle would answer none of the batch."""
+    body = json.dumps({"do": "submit", "key": "key-0001", "request": REQUEST})
+    records = [
+        {
+            **RECORD,
+            "messageId": name,
+            "eventSourceARN": lab.source.arn,
+            "attributes": {"SenderId": sender},
+            "body": body,
+        }
+        for name, sender in (("m1", lab.ada.sender), ("m2", lab.bob.sender))
+    ]
+    left_s = iter([RESERVE_S + 1, RESERVE_S - 1])
+    answer = lab.calls.handle({"Records": records}, lambda: next(left_s))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert lab.people() == ["ada"]
+
+
+def test_a_message_with_an_unexpected_error_alone_comes_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = lab.service.reply
+
+    def fail(caller: Any, call: Any) -> Any:
+        if caller.person == "ada":
+            raise UnicodeEncodeError("utf-8", "s3cret-value", 0, 1, "surrogates not allowed")
+        return reply(caller, call)
+
+    monkeypatch.setattr(lab.service, "reply", fail)
+    body = json.dumps({"do": "submit", "key": "key-0001", "request": REQUEST})
+    records = [
+        {
+            **RECORD,
+            "messageId": name,
+            "eventSourceARN": lab.source.arn,
+            "attributes": {"SenderId": sender},
+            "body": body,
+        }
+        for name, sender in (("m1", lab.ada.sender), ("m2", lab.bob.sender))
+    ]
+    assert lab.calls.handle({"Records": records}) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert lab.people() == ["bob"]
+    assert lab.log == ["message m1 is delivered again: UnicodeEncodeError"]
 
 
 def test_the_log_has_no_content_of_messages(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from gpuctl.reservations import on_lambda
 from gpuctl.reservations.database import TableDatabase
 from gpuctl.reservations.demo import SimulatedNode
 from gpuctl.reservations.on_lambda import unknown_nodes
-from gpuctl.reservations.rules.model import HOUR, Caller, Limits, Node, Site
+from gpuctl.reservations.rules.decision import Change, Decision
+from gpuctl.reservations.rules.model import HOUR, Caller, Disk, Limits, Node, Site
 from gpuctl.reservations.senders import Senders
 from gpuctl.reservations.service import Service
+from gpuctl.reservations.stores.base import Conflict
 from gpuctl.reservations.stores.dynamodb import FRESH_S, DynamoStore, Report, read_answer
 from tests.rig.aws_endpoint import moto_endpoint
 from tests.rig.reservations.aws_table import CountingAws, aws_login, new_table
@@ -52,6 +55,13 @@ def function(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     on_lambda._made.cache_clear()
 
 
+class StandinContext:
+    """The context that Lambda gives."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
 def ask(table: str, call: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of the function to a call of ada."""
     record = {
@@ -62,7 +72,7 @@ def ask(table: str, call: Mapping[str, Any]) -> dict[str, Any]:
         "eventSource": "aws:sqs",
         "eventSourceARN": "arn:queue",
     }
-    assert on_lambda.handler({"Records": [record]}, None) == {"batchItemFailures": []}
+    assert on_lambda.handler({"Records": [record]}, StandinContext()) == {"batchItemFailures": []}
     answer = read_answer(CountingAws(), table, USER, call["key"])
     assert answer is not None
     return answer
@@ -95,9 +105,44 @@ def test_a_request_of_the_queue_gets_gpus_from_the_service_that_has_the_nodes(fu
     assert service.answer(Caller("ada"), {"do": "state"})["reservations"] == []
 
 
+def test_a_warm_function_decides_by_the_rules_of_a_service_that_was_started_again(
+    function: str, tmp_path: Path
+) -> None:
+    database = TableDatabase(tmp_path, function)
+    database.stored()
+    database.open(Site(Limits(gpus_per_person=8)), NODES)
+    assert ask(function, {"do": "state", "key": "key-0001"})["limits"]["gpus_per_person"] == 8
+    database.open(Site(Limits(gpus_per_person=2)), NODES)
+    assert ask(function, {"do": "state", "key": "key-0002"})["limits"]["gpus_per_person"] == 2
+    request = {"do": "submit", "key": "key-0003", "request": {"gpus": 4, "length_s": HOUR}}
+    assert "2" in ask(function, request)["error"]
+
+
+def test_a_decision_by_earlier_rules_is_not_committed(table: str) -> None:
+    service = DynamoStore(CountingAws(), table, Site(Limits(gpus_per_person=8)), NODES)
+    service.put_site()
+    follower = DynamoStore(CountingAws(), table, None, None)
+    assert follower.load().site.limits.gpus_per_person == 8
+    DynamoStore(CountingAws(), table, Site(Limits(gpus_per_person=2)), NODES).put_site()
+    decision = Decision((Change(Disk("ada/x", "ada", version=1), 0),))
+    with pytest.raises(Conflict):
+        follower.commit(decision)
+    assert follower.load().site.limits.gpus_per_person == 2
+    follower.commit(decision)
+
+
+def test_rules_that_are_the_same_are_not_written_again(table: str) -> None:
+    aws = CountingAws()
+    service = DynamoStore(aws, table, Site(), NODES)
+    service.put_site()
+    aws.operations.clear()
+    service.put_site()
+    assert aws.operations == ["GetItem"]
+
+
 def test_a_function_whose_table_no_service_has_served_says_so(function: str) -> None:
     with pytest.raises(InvalidInput, match="no service has served it yet"):
-        on_lambda.handler({"do": "pass"}, None)
+        on_lambda.handler({"do": "pass"}, StandinContext())
 
 
 def test_a_table_without_a_cluster_is_bad_input() -> None:
@@ -114,14 +159,57 @@ def test_without_a_fresh_report_all_nodes_are_unknown() -> None:
 
 
 def test_a_second_service_is_refused_while_the_first_one_reports(table: str, tmp_path: Path) -> None:
-    first = TableDatabase(tmp_path / "first", table)
+    store, now = DynamoStore(CountingAws(), table, Site(), None), [0.0]
+
+    def reports_on(seconds: float) -> None:
+        now[0] += seconds
+        report = store.report()
+        assert report is not None
+        store.put_report(replace(report, at=report.at + 1))
+
+    def is_silent(seconds: float) -> None:
+        now[0] += seconds
+
+    first = made(tmp_path / "first", table)
     first.stored()
-    first.stored()  # it was started again
+    made(tmp_path / "first", table).stored()  # it was started again
     with pytest.raises(InvalidInput, match="serves this table already"):
-        TableDatabase(tmp_path / "second", table).stored()
-    store = DynamoStore(CountingAws(), table, Site(), None)
-    report = store.report()
-    assert report is not None
+        made(tmp_path / "second", table, lambda: now[0], reports_on).stored()
+    first.open(Site(), NODES)
+    first.check()
+    started = now[0]
+    made(tmp_path / "second", table, lambda: now[0], is_silent).stored()
+    assert now[0] - started >= FRESH_S
+    with pytest.raises(InvalidInput, match="serves this table already"):
+        first.check()
+
+
+def test_a_service_whose_clock_is_wrong_is_not_taken_for_dead(table: str, tmp_path: Path) -> None:
+    store, now = DynamoStore(CountingAws(), table, Site(), None), [0.0]
+    store.put_report(Report("first", 1000, {}))
+
+    def reports_on(seconds: float) -> None:
+        now[0] += seconds
+        store.put_report(Report("first", 1010, {}))
+
     with pytest.raises(InvalidInput):
-        store.put_report(Report("second", report.at + FRESH_S, {}))
-    store.put_report(Report("second", report.at + FRESH_S + 1, {}))
+        made(tmp_path / "second", table, lambda: now[0], reports_on).stored()
+
+
+def test_two_machines_with_the_same_names_are_two_services(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuctl.reservations.database._label", lambda _: "host:/var/lib/gpuctl/reservations")
+    first, second = made(tmp_path / "first", table), made(tmp_path / "second", table)
+    first.stored()
+    first.open(Site(), NODES)
+    second.open(Site(), NODES)
+    first.check()
+    with pytest.raises(InvalidInput):
+        second.check()
+
+
+def made(state: Path, table: str, *clock: Any) -> TableDatabase:
+    """A database with a folder of state."""
+    state.mkdir(exist_ok=True)
+    return TableDatabase(state, table, *clock)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.reservations.aws_template import Deployment, function_statements, people_statements, template
+from gpuctl.reservations.queue_calls import RESERVE_S
 
 NAME = "gpu-reservations"
 QUEUE = f"arn:aws:sqs:eu-west-1:111122223333:{NAME}"
@@ -39,6 +40,10 @@ def test_cfn_lint_has_no_complaint() -> None:
 
 def test_a_message_is_not_delivered_again_while_the_function_may_run() -> None:
     assert properties("Queue")["VisibilityTimeout"] >= 6 * properties("Function")["Timeout"]
+
+
+def test_the_function_has_time_for_messages_beside_its_reserve() -> None:
+    assert properties("Function")["Timeout"] >= RESERVE_S + 20
 
 
 def test_failed_messages_alone_come_again_and_dead_letters_outlive_the_queue() -> None:

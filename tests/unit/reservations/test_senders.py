@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.reservations.rules.model import Caller
-from gpuctl.reservations.senders import Senders, senders, unpinned
+from gpuctl.reservations.senders import Senders, mixed, senders, unpinned
 
 ROLE, USER = "AROAEXAMPLEROLEID01", "AIDAEXAMPLEUSERID01"
 KNOWN = Senders({USER: "ada"}, {ROLE: "gpu-users"}, {"ada": "vision"}, ("ada",))
@@ -73,6 +73,31 @@ UNPINNED: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("change", [change for _, change in UNPINNED], ids=[name for name, _ in UNPINNED])
 def test_a_role_whose_session_name_somebody_may_choose_is_not(change: dict[str, Any]) -> None:
     assert unpinned(ARN, trust(**change)) != ""
+
+
+@pytest.mark.parametrize(
+    ("users", "roles"),
+    [
+        ({"ada.smith": "ada"}, {"gpu-users": False}),  # another IAM user may have the name ada
+        ({"ada.smith": "ada"}, {"research": True}),
+        ({"ada": "ada"}, {"research": True}),  # a login ada may be somebody else than the IAM user
+        ({}, {"research": True, "gpu-users": False}),
+    ],
+)
+def test_names_of_several_directories_are_not_mixed(users: dict[str, str], roles: dict[str, bool]) -> None:
+    assert mixed(users, roles) != ""
+
+
+@pytest.mark.parametrize(
+    ("users", "roles"),
+    [
+        ({"ada.smith": "ada", "bob": "bob"}, {}),
+        ({"ada": "ada"}, {"gpu-users": False, "gpu-admins": False}),
+        ({}, {"research": True, "operations": True}),
+    ],
+)
+def test_names_of_one_directory_are_people(users: dict[str, str], roles: dict[str, bool]) -> None:
+    assert mixed(users, roles) == ""
 
 
 def test_one_statement_of_several_is_enough_to_choose() -> None:
