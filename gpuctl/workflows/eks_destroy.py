@@ -12,7 +12,6 @@ from gpuctl.domain.findings import Finding
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy, removal
 from gpuctl.eks import state as states
-from gpuctl.eks.destroy import Remover
 from gpuctl.eks.objects import Kind, Object, State, from_answer
 from gpuctl.eks.removal import (
     BALANCER_TAG,
@@ -26,6 +25,7 @@ from gpuctl.eks.removal import (
     Choice,
     belongs,
 )
+from gpuctl.eks.remover import Remover
 from gpuctl.eks.wait import Waiter
 from gpuctl.subnets import owners
 from gpuctl.subnets import read as subnets_read

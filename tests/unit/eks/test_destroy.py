@@ -13,9 +13,9 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.edges.aws import Aws, Request
 from gpuctl.eks import destroy
 from gpuctl.eks import state as states
-from gpuctl.eks.destroy import Remover
 from gpuctl.eks.objects import Kind, Object, State
 from gpuctl.eks.removal import Belongings, Choice, Row, remaining
+from gpuctl.eks.remover import Remover
 from gpuctl.eks.wait import Waiter
 from tests.rig.aws_refusals import refused
 
