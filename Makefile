@@ -17,7 +17,7 @@ INSTALLED := build/installed
 IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) gpuctl/incident/pod plugins/module_utils/launch/process_tree.py \
            $(addprefix plugins/module_utils/gpuhost/,bounded_output.py host.py topology.py \
              $(addprefix facts/,counters.py io_counters.py io_limits.py limits.py login.py lustre.py peer_memory.py rdma.py \
-               read_trial.py storage_load.py))
+               read_trial.py storage_load.py storage_users.py))
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # If it is set, every worker and every program that a test starts compiles all modules again.

@@ -12,6 +12,9 @@ from pathlib import Path
 from gpuctl.edges.kube.python import TAKE
 
 OLDEST = (3, 8)
+HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
+# Modules of gpuhost/facts that read the load of storage, in import order.
+STORAGE_FACTS = ("counters", "io_counters", "io_limits", "lustre", "read_trial", "storage_users", "storage_load")
 # Also parses in old versions of Python, which then report that they are too old.
 STARTER = f"""
 import sys
@@ -31,6 +34,13 @@ for name, text in carried:
     exec(compile(text, name, "exec"), module.__dict__)
 sys.exit(module.main())
 """
+
+
+def host_modules(*facts: str) -> tuple[str, ...]:
+    """Return the names of modules of gpuhost/facts, after those that they all need. `facts`: in import order."""
+    return tuple(
+        f"{HOST}.{name}" for name in ("bounded_output", "host", "topology", *(f"facts.{one}" for one in facts))
+    )
 
 
 def command(python: str) -> list[str]:

@@ -13,14 +13,9 @@ from gpuctl.remote import packing
 from gpuctl.remote.supervisor import frames
 
 PROBE = "gpuctl.cluster.doctor.pod"
-HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
-FACTS = (
-    *("login", "limits", "peer_memory", "rdma"),
-    *("counters", "io_counters", "io_limits", "lustre", "read_trial", "storage_load"),
-)
 # In import order: a module imports only those before it.
 MODULES = (
-    *(f"{HOST}.{name}" for name in ("bounded_output", "host", "topology", *(f"facts.{fact}" for fact in FACTS))),
+    *packing.host_modules("login", "limits", "peer_memory", "rdma", *packing.STORAGE_FACTS),
     *(f"{PROBE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
 )
 

@@ -21,13 +21,7 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.remote import connection, packing
 from gpuctl.remote.model import PodTarget
 
-HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
-FACTS = ("counters", "io_counters", "io_limits", "lustre", "read_trial", "storage_load")
-# In import order: a module imports only those before it.
-MODULES = (
-    *(f"{HOST}.{name}" for name in ("bounded_output", "host", "topology", *(f"facts.{fact}" for fact in FACTS))),
-    "gpuctl.incident.pod.storage",
-)
+MODULES = (*packing.host_modules(*packing.STORAGE_FACTS), "gpuctl.incident.pod.storage")
 DOING = "measure the storage"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 FLEET_MIB = 16 * 1024  # of all trials together: a trial of a large fleet must not be its load

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..host import Host
 from ..topology import AMAZON
-from . import counters, io_counters, io_limits, lustre, read_trial
+from . import counters, io_counters, io_limits, lustre, read_trial, storage_users
 
 if TYPE_CHECKING:
     from .answer_types import StorageLoadFacts
 
 ANSWER_S, LFS_S, SPARE_S = 5.0, 10.0, 10.0  # a server that is lost never answers
 WINDOW_S, LONGEST_S = 5.0, 60.0
-MOST_MOUNTS, MOST_USERS, MOST_DESCRIPTORS = 32, 16, 512
-USERS_S = 3.0
+MOST_MOUNTS = 32
 FEW_REQUESTS, LATE_MS = 20, 50.0  # as gpuctl/domain/storage_load.py calls a server very slow
 NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "wekafs", "9p")
 # They accept O_DIRECT and may answer from a cache all the same; so may any file system by FUSE.
@@ -63,7 +62,7 @@ def read(host: Host, request: Mapping[str, Any]) -> StorageLoadFacts:
         "window_s": round(window_s, 3),
         **_rise(before, after),  # type: ignore[typeddict-item]
         "pressure": io_counters.pressure(_text(host, "/proc/pressure/io", unread)),
-        "users": _users(before["users"], after["users"]),
+        "users": storage_users.moved(before["users"], after["users"]),
         "hidden": after["hidden"],
         "trial": trial,
         "unread": unread,
@@ -222,7 +221,7 @@ def _reading(host: Host, nodes: Mapping[str, Any], unread: dict[str, str], *, us
     disks = io_counters.disks(_text(host, "/proc/diskstats", unread) or "")
     wanted = nodes["devices"]
     names = {device: name for name, device in _disk_names(host).items() if wanted is None or device in wanted}
-    processes, hidden = _open_files(host, nodes["folders"]) if users else ({}, 0)
+    processes, hidden = storage_users.read(host, nodes["folders"]) if users else ({}, 0)
     vmstat = io_counters.numbers(_text(host, "/proc/vmstat", unread))
     return {
         "nfs": {point: mounts[point] for point in nodes["mount_points"] if point in mounts},
@@ -372,85 +371,6 @@ def _layout(host: Host, path: str, unread: dict[str, str]) -> tuple[list[Any], i
     except (IndexError, ValueError):
         unread["lfs getstripe"] = "not understood" if counted.ok else counted.last_line
         return targets, None
-
-
-# ---- who uses it -----------------------------------------------------------------------------------------------------
-
-
-def _open_files(host: Host, folders: Iterable[str]) -> tuple[dict[str, dict[str, Any]], int]:
-    """Process number -> {name, is_writer, written, counters} of those with files open below a folder; hidden ones.
-
-    `written`: files that it has open for writing.
-    """
-    prefixes = tuple(folder.rstrip("/") + "/" for folder in folders)
-    processes: dict[str, dict[str, Any]] = {}
-    hidden = 0
-    numbers = sorted((int(name) for name in host.listdir("/proc") if name.isdigit()), reverse=True)  # jobs are young
-    end = time.monotonic() + USERS_S
-    for pid in map(str, numbers if prefixes else ()):
-        if pid == str(os.getpid()):
-            continue
-        if time.monotonic() > end:
-            hidden += 1
-            continue
-        try:
-            descriptors = os.listdir(host.real(f"/proc/{pid}/fd"))[:MOST_DESCRIPTORS]
-        except PermissionError:
-            hidden += 1
-            continue
-        except OSError:
-            continue
-        links = {descriptor: _link(host, pid, descriptor) for descriptor in descriptors}
-        files = {descriptor: link for descriptor, link in links.items() if link.startswith(prefixes)}
-        if files:
-            written = [link for descriptor, link in files.items() if _writes(host, pid, descriptor)]
-            io = io_counters.numbers(_safely(host, f"/proc/{pid}/io"))
-            counters = {"read_bytes": io.get("rchar"), "written_bytes": io.get("wchar")}
-            processes[pid] = {
-                "name": (_safely(host, f"/proc/{pid}/comm") or "?").strip(),
-                "is_writer": bool(written),
-                "written": written,
-                "counters": {name: value for name, value in counters.items() if value is not None},
-            }
-    return processes, hidden
-
-
-def _link(host: Host, pid: str, descriptor: str) -> str:
-    try:
-        return host.readlink(f"/proc/{pid}/fd/{descriptor}")
-    except OSError:
-        return ""
-
-
-def _writes(host: Host, pid: str, descriptor: str) -> bool:
-    for line in (_safely(host, f"/proc/{pid}/fdinfo/{descriptor}") or "").splitlines():
-        if line.startswith("flags:"):
-            return bool(int(line.split()[1], 8) & os.O_ACCMODE)
-    return False
-
-
-def _safely(host: Host, path: str) -> str | None:
-    try:
-        return host.read_or_none(path)
-    except OSError:
-        return None
-
-
-def _users(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those that moved most first. Counters are of all files of a process."""
-    users = [
-        {
-            "pid": int(pid),
-            "name": process["name"],
-            "is_writer": process["is_writer"],
-            **dict.fromkeys(("read_bytes", "written_bytes")),
-            **io_counters.change(before[pid]["counters"], process["counters"]),
-        }
-        for pid, process in after.items()
-        if pid in before
-    ]
-    users.sort(key=lambda user: -((user["read_bytes"] or 0) + (user["written_bytes"] or 0)))
-    return users[:MOST_USERS]
 
 
 # ---- the trial -------------------------------------------------------------------------------------------------------
