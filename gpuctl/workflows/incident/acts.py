@@ -98,9 +98,9 @@ class Acts:
     # ---- repair ------------------------------------------------------------------------------------------------------
 
     def _repair(self, incident: Incident, entry: Entry, chosen: Remedy, host: Target) -> Answer:
-        reason = _reason(incident, entry)
-        if earlier := _earlier(incident, entry, reason):
+        if earlier := _earlier(entry):
             return earlier
+        reason = _reason(incident, entry)
         if why := _against_repair(incident, chosen, host):
             return Answer(State.REFUSED, why)
         if chosen.kind is Kind.RESET:
@@ -117,9 +117,9 @@ class Acts:
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def _resume(self, incident: Incident, entry: Entry) -> Answer:
-        reason = _reason(incident, entry)
-        if earlier := _earlier(incident, entry, reason):
+        if earlier := _earlier(entry):
             return earlier
+        reason = _reason(incident, entry)
         request = incident.request
         if request.resume_with:
             return self._start(entry, reason, request.resume_with)
@@ -249,7 +249,7 @@ def _read(nodes: Nodes, host: Target, reason: str, *, undo: bool) -> Drain:
 
 
 def _reason(incident: Incident, entry: Entry) -> str:
-    """Reason in run records, by which an interrupted act is recognised."""
+    """Reason in run records: the incident and its step."""
     return f"{acts.mark(incident)}, step {entry.number}"
 
 
@@ -259,29 +259,15 @@ def _words(entry: Entry) -> list[str]:
     return words[1:] if words[:1] == ["gpuctl"] else ["incident", "start"]
 
 
-def _earlier(incident: Incident, entry: Entry, reason: str) -> Answer | None:
+def _earlier(entry: Entry) -> Answer | None:
     """Answer of this act from before an interruption, as it is not repeated; None if it was never begun."""
-    if entry.begun:
-        try:
-            return _as_recorded(run_history.load(entry.begun))
-        except InvalidInput as error:  # removed or damaged
-            text = f"it was begun and is not repeated, and how it ended is unknown: {error.wrong}"
-            return _with_run(Answer(State.UNKNOWN, text, details={"begun": True}), entry.begun)
-    run = _run_of(incident, reason)
-    return _as_recorded(run) if run else None
-
-
-def _run_of(incident: Incident, reason: str) -> RunRecord | None:
-    """Run record with this reason, for incidents of earlier versions, whose entries do not name it."""
-    day = incident.name[:8]  # by days, as the clock may have been set back meanwhile
-    for name in reversed([name for name in run_history.names() if name[:8] >= day]):
-        try:
-            run = run_history.load(name)
-        except InvalidInput:  # damaged
-            continue
-        if any(row.get("reason") == reason for row in run.hosts.values()):
-            return run
-    return None
+    if not entry.begun:
+        return None
+    try:
+        return _as_recorded(run_history.load(entry.begun))
+    except InvalidInput as error:  # removed or damaged
+        text = f"it was begun and is not repeated, and how it ended is unknown: {error.wrong}"
+        return _with_run(Answer(State.UNKNOWN, text, details={"begun": True}), entry.begun)
 
 
 def _as_recorded(run: RunRecord) -> Answer:

@@ -121,7 +121,8 @@ def test_a_repair_that_was_begun_before_an_interruption_is_not_repeated(
     run = run_history.new(["nodes", "restart"])
     row = {"host": "n3", "status": status, "act": "restart efa", "reason": f"incident {one.name}, step 7"}
     run_history.save(replace(run, hosts={"n3": row}))
-    answer = made(one, Step.REPAIR)
+    entry = Entry(7, Step.REPAIR, rules.command(one, Step.REPAIR), "", begun=run.name)
+    answer = Acts(HOSTS, yes).make(one, entry)
     assert (answer.state, answer.details["begun"], answer.details["run"]) == (state, True, run.name)
     assert requests == []
 
@@ -269,11 +270,14 @@ def test_the_users_command_runs_once_and_without_a_shell(tmp_path: Path) -> None
     out = tmp_path / "out"
     program = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]))"
     one = incident(resume_with=(sys.executable, "-c", program, str(out), "$(touch x); *"))
-    for _ in range(2):
-        answer = made(one, Step.RESUME)
+    begun = [""]
+    for _ in range(2):  # the second time after an interruption that came before the answer
+        entry = Entry(7, Step.RESUME, rules.command(one, Step.RESUME), "", begun=begun[-1])
+        answer = Acts(HOSTS, yes, begun.append).make(one, entry)
         assert answer.state is State.DONE
         assert "exit code 0" in answer.summary
     assert json.loads(out.read_text()) == ["$(touch x); *"]
+    assert len(begun) == 2
 
 
 @pytest.mark.parametrize(
