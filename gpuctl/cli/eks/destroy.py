@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,28 +28,20 @@ region = click.option(
 )
 
 
-volumes = click.option(
-    "--volumes",
-    type=click.Choice(["delete", "keep", ""]),
-    default="",
-    metavar="delete|keep",
-    help="Volumes of Kubernetes' claims, which outlive the cluster and cost. Needed if there are any.",
-)
+def _delete_or_keep(name: str, text: str) -> Callable[[options.Command], options.Command]:
+    """Option for objects that outlive a cluster; "" if nothing was chosen."""
+    choice = click.Choice(["delete", "keep", ""])
+    return click.option(name, type=choice, default="", metavar="delete|keep", help=text)
 
-logs = click.option(
-    "--logs",
-    type=click.Choice(["delete", "keep", ""]),
-    default="",
-    metavar="delete|keep",
-    help="Log groups of EKS and Container Insights, which outlive the cluster and cost.  [default: keep]",
-)
 
-snapshots = click.option(
-    "--snapshots",
-    type=click.Choice(["delete", "keep", ""]),
-    default="",
-    metavar="delete|keep",
-    help="Snapshots of these volumes, which outlive the cluster and cost. Needed if there are any.",
+volumes = _delete_or_keep(
+    "--volumes", "Volumes of Kubernetes' claims, which outlive the cluster and cost. Needed if there are any."
+)
+logs = _delete_or_keep(
+    "--logs", "Log groups of EKS and Container Insights, which outlive the cluster and cost.  [default: keep]"
+)
+snapshots = _delete_or_keep(
+    "--snapshots", "Snapshots of these volumes, which outlive the cluster and cost. Needed if there are any."
 )
 
 
